@@ -1,0 +1,1 @@
+"""The command line: ``hermes-state``, or ``python -m hermes_state.cli``."""

@@ -1,0 +1,71 @@
+"""The application: global options, the commands, and the one place where errors become exit codes.
+
+Exit codes: 0 done; 1 the store refused (one line on stderr that names the error) or ``check`` found differences;
+2 wrong usage (unknown option, missing file, unusable setting).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hermes_state.cli import record, schema, sessions
+from hermes_state.cli.output import note, printable, tolerate_any_text
+from hermes_state.cli.target import find_target
+from hermes_state.errors import HermesStateError, redact
+
+
+class _StoreCommands(TyperGroup):
+    """Runs a command; an error of the store ends it with one line and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HermesStateError as error:
+            text = " ".join(printable(redact(str(error))).split())
+            note(f"{type(error).__name__}: {text}")
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=_StoreCommands,
+    name="hermes-state",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Keeps the conversations of agents. Exit codes: 0 done, 1 the store refused or differs, 2 wrong usage.",
+)
+
+
+@app.callback()
+def choose_store(
+    context: typer.Context,
+    db: Annotated[
+        Path | None,
+        typer.Option("--db", metavar="PATH", help="SQLite file of the store.", show_default=False),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="Database URL; one with a password is safer in HERMES_STATE_URL.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Without --db and --url: HERMES_STATE_URL, else state.db in HERMES_HOME, else in the user's data folder."""
+    tolerate_any_text()
+    context.obj = find_target(db, url)
+
+
+schema.add_to(app)
+record.add_to(app)
+app.add_typer(sessions.app, name="sessions")
+
+
+if __name__ == "__main__":
+    app(prog_name="hermes-state")

@@ -1,0 +1,160 @@
+"""``record``: transcripts into a store, turn by turn (issue 2, item 7)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hermes_state.cli.output import note, print_json, print_table, printable, size
+from hermes_state.cli.target import Target, target_of
+from hermes_state.store import SessionDB
+from hermes_state.transfer.transcripts import (
+    SMALLEST_CHECKPOINT_BYTES,
+    RecordReport,
+    Transcript,
+    read_transcript,
+    record_transcript,
+    split_turns,
+)
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        help="Transcripts: one JSON message a line, or one JSON list of messages.",
+    ),
+]
+Session = Annotated[
+    str | None,
+    typer.Option("--session", metavar="ID", help="Session to record into (default: the file's stem)."),
+]
+CheckpointBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--checkpoint-bytes",
+        metavar="N",
+        min=SMALLEST_CHECKPOINT_BYTES,
+        help="For demonstration: add a synthetic checkpoint of N bytes to the last answer of every turn.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
+
+COLUMNS = ("session", "messages", "new", "turns", "written", "checkpoints", "kept", "saved")
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds ``record`` to ``app``."""
+    app.command()(record)
+
+
+def record(
+    context: typer.Context,
+    files: Files,
+    session: Session = None,
+    checkpoint_bytes: CheckpointBytes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record transcripts turn by turn. What a session holds already is not written again."""
+    if session is not None and len(files) > 1:
+        raise typer.BadParameter("--session takes one file: the messages of several would be mixed")
+    target = target_of(context)
+    reports: list[RecordReport] = []
+    try:
+        with target.store() as db:
+            for report in _recorded(db, files, session, checkpoint_bytes):
+                reports.append(report)  # noqa: PERF402 - extend would lose those before an error
+    finally:
+        # The files before a bad one are recorded, so they are reported too.
+        _print(reports, target, as_json)
+
+
+def _recorded(
+    db: SessionDB, files: list[Path], session: str | None, checkpoint_bytes: int | None
+) -> Iterator[RecordReport]:
+    with _progress() as progress:
+        for path in files:
+            transcript = read_transcript(path)
+            report = _with_bar(progress, db, transcript, session, checkpoint_bytes)
+            _say_what_is_odd(report)
+            yield report
+
+
+def _with_bar(
+    progress: Progress,
+    db: SessionDB,
+    transcript: Transcript,
+    session: str | None,
+    checkpoint_bytes: int | None,
+) -> RecordReport:
+    task = progress.add_task(printable(transcript.path.name), total=len(split_turns(transcript.messages)))
+    return record_transcript(
+        db, transcript, session, checkpoint_bytes=checkpoint_bytes, on_turn=lambda: progress.advance(task)
+    )
+
+
+def _progress() -> Progress:
+    shown = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("turns"),
+        TimeElapsedColumn(),
+        console=shown,
+        disable=not shown.is_terminal,
+        transient=True,
+    )
+
+
+def _say_what_is_odd(report: RecordReport) -> None:
+    if report.new_messages == 0:
+        note(f"{printable(report.path)}: already recorded in session {report.session_id!r}")
+    if report.refused:
+        note(f"{printable(report.path)}: {report.refused} messages held a value that is kept as text only")
+
+
+def _print(reports: list[RecordReport], target: Target, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "store": target.shown,
+                "file_bytes": _file_bytes(target),
+                "sessions": [asdict(r) for r in reports],
+            }
+        )
+        return
+    rows = [_row(asdict(report)) for report in reports]
+    if len(rows) > 1:
+        rows.append(_row(_total(reports)))
+    if rows:
+        print_table(COLUMNS, rows, numbers=COLUMNS[1:])
+        file_bytes = _file_bytes(target)
+        typer.echo(f"{target.shown}{'' if file_bytes is None else f': {size(file_bytes)}'}")
+
+
+def _row(report: dict[str, Any]) -> list[str]:
+    counts = [f"{report[key]:,}" for key in ("messages", "new_messages", "turns")]
+    sizes = ("bytes_written", "checkpoint_bytes", "checkpoint_bytes_kept", "checkpoint_bytes_saved")
+    return [report["session_id"], *counts, *(size(report[key]) for key in sizes)]
+
+
+def _total(reports: list[RecordReport]) -> dict[str, Any]:
+    numbers = [{k: v for k, v in asdict(report).items() if isinstance(v, int)} for report in reports]
+    return {"session_id": "total"} | {key: sum(each[key] for each in numbers) for key in numbers[0]}
+
+
+def _file_bytes(target: Target) -> int | None:
+    if target.file is None:
+        return None
+    parts = [target.file, Path(f"{target.file}-wal")]
+    return sum(os.stat(part).st_size for part in parts if part.exists())

@@ -1,0 +1,179 @@
+"""``sessions list`` and ``sessions show``: what a store holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from hermes_state.checkpoints import is_checkpoint
+from hermes_state.cli.output import (
+    console,
+    local_time,
+    note,
+    one_line,
+    print_json,
+    print_table,
+    printable,
+    size,
+)
+from hermes_state.cli.target import target_of
+from hermes_state.errors import HermesStateError
+from hermes_state.store import SessionDB
+from hermes_state.transfer.transcripts import json_bytes
+
+app = typer.Typer(no_args_is_help=True, help="List sessions and show conversations.")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
+COLUMNS = ("session", "source", "messages", "tool calls", "started", "last active", "title")
+_SHOWN_CHARACTERS = 2_000
+_ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
+
+
+class UnknownSessionError(HermesStateError, LookupError):
+    """No session, or more than one, is meant by what the user typed."""
+
+    def __init__(self, id_or_prefix: str) -> None:
+        self.id_or_prefix = id_or_prefix
+        super().__init__(
+            f"{id_or_prefix!r} is neither the id of a session nor the beginning of exactly one; see `sessions list`"
+        )
+
+
+@app.command("list")
+def list_sessions(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="Sessions to print.")] = 20,
+    offset: Annotated[int, typer.Option(min=0, help="Sessions to leave out first.")] = 0,
+    source: Annotated[
+        str | None, typer.Option(help="Only sessions of this source.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List sessions, most recently active first."""
+    with target_of(context).store(read_only=True) as db:
+        found = db.list_sessions(limit=limit, offset=offset, source=source)
+    if as_json:
+        print_json(found)
+    elif found:
+        print_table(COLUMNS, [_row(session) for session in found], numbers=("messages", "tool calls"))
+    else:
+        note("no sessions")
+
+
+@app.command("show")
+def show_session(
+    context: typer.Context,
+    session_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Session id, or the beginning of exactly one.")
+    ],
+    every_row: Annotated[bool, typer.Option("--all", help="Archived and rewound messages too.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Cut no text.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the conversation of one session, in order."""
+    with target_of(context).store(read_only=True) as db:
+        session, messages = _load(db, session_id, every_row)
+    if as_json:
+        print_json({"session": session, "messages": messages})
+        return
+    screen = console()
+    screen.print(_heading(session), soft_wrap=True)
+    for message in messages:
+        screen.print(_shown(message, None if full else _SHOWN_CHARACTERS), soft_wrap=True)
+
+
+def _load(db: SessionDB, id_or_prefix: str, every_row: bool) -> tuple[Any, list[Any]]:
+    session_id = db.resolve_session_id(id_or_prefix)
+    session = None if session_id is None else db.get_session(session_id)
+    if session is None:
+        raise UnknownSessionError(id_or_prefix)
+    return session, list(db.get_messages(session["id"], include_inactive=every_row))
+
+
+def _row(session: Any) -> list[str]:
+    active_at = session["last_active_at"]
+    return [
+        session["id"],
+        session["source"],
+        f"{session['message_count']:,}",
+        f"{session['tool_call_count']:,}",
+        local_time(session["started_at"]),
+        local_time(session["started_at"] if active_at is None else active_at),
+        one_line(session["title"] or "", 60),
+    ]
+
+
+def _heading(session: Any) -> Text:
+    words = [
+        f"source {session['source']}",
+        f"{session['message_count']:,} messages",
+        f"{session['tool_call_count']:,} tool calls",
+        f"started {local_time(session['started_at'])}",
+    ]
+    if session["ended_at"] is not None:
+        words.append(f"ended {local_time(session['ended_at'])} ({session['end_reason']})")
+    return Text.assemble((printable(session["id"]), "bold"), printable(f"  {', '.join(words)}"), "\n")
+
+
+def _shown(message: Any, limit: int | None) -> Text:
+    state = "" if message["active"] else " compacted" if message["compacted"] else " rewound"
+    name = f" {message['tool_name']}" if message["tool_name"] else ""
+    head = f"[{message['id']}] {message['role']}{name}{state}"
+    text = Text(printable(head), style=_ROLE_STYLES.get(message["role"], "bold"))
+    text.append(f"  {local_time(message['timestamp'])}\n", style="dim")
+    for line in (readable(message["content"]), *_calls(message), *_side_notes(message)):
+        if line:
+            text.append(f"{printable(_cut(line, limit))}\n", style="")
+    return text
+
+
+def readable(content: Any) -> str:
+    """The content of a message for people: its text, and the kind of each part that is none."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    return "\n".join(_part(part) for part in parts)
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, dict) and isinstance(part.get("text"), str):
+        return str(part["text"])
+    kind = part.get("type", "part") if isinstance(part, dict) else type(part).__name__
+    return f"({kind}, {size(json_bytes(part))})"
+
+
+def _calls(message: Any) -> list[str]:
+    calls = message["tool_calls"]
+    if not isinstance(calls, list):
+        return []
+    return [f"-> {_call(call)}" for call in calls]
+
+
+def _call(call: Any) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return json.dumps(call, ensure_ascii=False)
+    arguments = function.get("arguments")
+    words = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return f"{function.get('name')}({words})"
+
+
+def _side_notes(message: Any) -> list[str]:
+    notes = []
+    thinking = message["reasoning_content"] or message["reasoning"]
+    if thinking:
+        notes.append(f"(reasoning: {one_line(thinking, 200)})")
+    items = message["codex_reasoning_items"]
+    found = [item for item in items if is_checkpoint(item)] if isinstance(items, list) else []
+    if found:
+        notes.append(f"({len(found)} checkpoint, {size(sum(json_bytes(item) for item in found))})")
+    return notes
+
+
+def _cut(text: str, limit: int | None) -> str:
+    if limit is None or len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n… ({len(text) - limit:,} more characters; --full shows them)"

@@ -1,0 +1,1 @@
+"""Moving conversations into and out of stores."""

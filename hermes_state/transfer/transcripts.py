@@ -1,0 +1,273 @@
+"""Recording transcript files turn by turn, through the flusher, as a live agent would (issue 2, item 7).
+
+A transcript file is UTF-8 text: one JSON message a line, or one JSON list of messages. Recording is idempotent: the
+uid of a message is its position in the file, so the same file again, a longer copy of it, or a run after an
+interruption writes only what the session does not hold yet.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from hermes_state.agent import TranscriptFlusher
+from hermes_state.checkpoints import is_checkpoint
+from hermes_state.errors import CompressionSessionClosedError, HermesStateError, MessageConflictError
+from hermes_state.store import SessionDB
+
+SOURCE = "transcript"
+SMALLEST_CHECKPOINT_BYTES = 64
+_MAX_ROLE_CHARACTERS = 64
+_PAGE_ROWS = 500
+
+Message = dict[str, Any]
+
+
+class TranscriptError(HermesStateError, ValueError):
+    """A transcript file cannot be recorded. ``line`` counts from 1; it is ``None`` where the file is one JSON list
+    that parses, or where the fault is not in one line."""
+
+    def __init__(self, path: Path, line: int | None, reason: str) -> None:
+        self.path = path
+        self.line = line
+        self.reason = reason
+        super().__init__(f"{path}{'' if line is None else f', line {line}'}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """The messages of one file, in order."""
+
+    path: Path
+    messages: list[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordReport:
+    """What recording one transcript did. Sizes are bytes of JSON text in UTF-8.
+
+    ``bytes_written`` and ``checkpoint_bytes`` count the messages this run added, as they were handed to the store;
+    ``checkpoint_bytes_kept`` is what the session holds afterwards, ``checkpoint_bytes_saved`` what this run handed over and
+    the store no longer keeps. ``refused`` counts messages of which a value was kept as text only.
+    """
+
+    path: str
+    session_id: str
+    messages: int
+    new_messages: int
+    turns: int
+    bytes_written: int
+    checkpoint_bytes: int
+    checkpoint_bytes_kept: int
+    checkpoint_bytes_saved: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a session holds: the uids of all its rows, and the bytes of all its checkpoints."""
+
+    uids: frozenset[str]
+    checkpoint_bytes: int
+
+
+def read_transcript(path: Path) -> Transcript:
+    """Reads and checks a whole file; ``TranscriptError`` for one that cannot be read or holds anything but messages.
+
+    A byte order mark and blank lines are skipped. Keys that start with ``_`` are left out: they are notes of the agent
+    that wrote the file about its own store, and would be taken for notes about this one.
+    """
+    try:
+        data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    except OSError as error:
+        raise TranscriptError(path, None, error.strerror or "it cannot be read") from error
+    found = _from_list(path, data) if data.lstrip().startswith(b"[") else _from_lines(path, data)
+    messages = [_checked(path, line, value) for line, value in found]
+    if not messages:
+        raise TranscriptError(path, None, "it holds no messages")
+    return Transcript(path, messages)
+
+
+def split_turns(messages: list[Message]) -> list[list[Message]]:
+    """The messages in flushes, in order; none is left out.
+
+    A turn is the user's message, or several in a row, and all that follows up to the next one. Where the user speaks
+    only once, a turn is an answer of the assistant with the tool results that follow. What comes before the first
+    turn belongs to it.
+    """
+    starts = [at for at in range(len(messages)) if _begins(messages, at, "user")]
+    if len(starts) < 2:
+        starts = [at for at in range(len(messages)) if messages[at]["role"] == "assistant"]
+    edges = [0, *starts[1:], len(messages)]
+    return [messages[start:end] for start, end in pairwise(edges) if start < end]
+
+
+def record_transcript(
+    db: SessionDB,
+    transcript: Transcript,
+    session_id: str | None = None,
+    *,
+    checkpoint_bytes: int | None = None,
+    on_turn: Callable[[], None] = lambda: None,
+) -> RecordReport:
+    """Records a transcript into a session (default: the file's stem), one flush a turn, and says what that did.
+
+    The session is created when missing. ``checkpoint_bytes`` is for demonstrations: the last assistant message of every
+    turn gets a synthetic checkpoint of that many bytes. ``on_turn`` is called after each turn. Errors: those of the
+    store, with the turns before the failing one recorded; ``CompressionSessionClosedError`` for a session that was
+    compressed; ``TranscriptError`` when the session holds a different message at the same position.
+    """
+    target = session_id if session_id is not None else transcript.path.stem
+    _open_session(db, target)
+    before = _held(db, target)
+    turns = split_turns(_identified(transcript.messages))
+    if checkpoint_bytes is not None:
+        for turn in turns:
+            _add_checkpoint(turn, checkpoint_bytes)
+    new = [message for turn in turns for message in turn if _uid(message) not in before.uids]
+    written = sum(json_bytes(_public(message)) for message in new)
+    handed_over = sum(_checkpoint_bytes(message) for message in new)
+    refused = _flush(TranscriptFlusher(db, target), transcript.path, turns, on_turn)
+    kept = _held(db, target).checkpoint_bytes
+    return RecordReport(
+        path=str(transcript.path),
+        session_id=target,
+        messages=len(transcript.messages),
+        new_messages=len(new),
+        turns=len(turns),
+        bytes_written=written,
+        checkpoint_bytes=handed_over,
+        checkpoint_bytes_kept=kept,
+        checkpoint_bytes_saved=handed_over - (kept - before.checkpoint_bytes),
+        refused=refused,
+    )
+
+
+def synthetic_checkpoint(size: int, seed: str) -> dict[str, str]:
+    """A checkpoint of ``size`` bytes of JSON (at least 64) that does not compress, the same for the same ``seed``."""
+    item = {"type": "compaction", "encrypted_content": ""}
+    room = max(0, size - json_bytes(item))
+    noise = hashlib.shake_256(seed.encode()).digest(room)
+    item["encrypted_content"] = base64.b64encode(noise).decode()[:room]
+    return item
+
+
+def json_bytes(value: Any) -> int:
+    """The size of ``value`` as JSON text in UTF-8 bytes."""
+    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+def _from_list(path: Path, data: bytes) -> Iterator[tuple[int | None, Any]]:
+    values = _parsed(path, None, data)
+    return ((None, value) for value in values)
+
+
+def _from_lines(path: Path, data: bytes) -> Iterator[tuple[int | None, Any]]:
+    # Bytes split at line feeds only; text would also split at U+2028, which may stand inside a JSON string.
+    for line, text in enumerate(data.splitlines(), start=1):
+        if text.strip():
+            yield line, _parsed(path, line, text)
+
+
+def _parsed(path: Path, line: int | None, data: bytes) -> Any:
+    try:
+        return json.loads(data.decode())
+    except UnicodeDecodeError as error:
+        raise TranscriptError(path, line, "it is not UTF-8 text") from error
+    except json.JSONDecodeError as error:
+        raise TranscriptError(path, line or error.lineno, f"it is not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise TranscriptError(path, line, f"it cannot be parsed: {error}") from error
+
+
+def _checked(path: Path, line: int | None, value: Any) -> Message:
+    if not isinstance(value, dict):
+        raise TranscriptError(path, line, f"a message is a JSON object, not {type(value).__name__}")
+    role = value.get("role")
+    if not isinstance(role, str) or not 1 <= len(role) <= _MAX_ROLE_CHARACTERS:
+        raise TranscriptError(path, line, "a message needs a role: text of 1 to 64 characters")
+    return _public(value)
+
+
+def _public(message: Message) -> Message:
+    return {key: value for key, value in message.items() if not key.startswith("_")}
+
+
+def _begins(messages: list[Message], at: int, role: str) -> bool:
+    return messages[at]["role"] == role and (at == 0 or messages[at - 1]["role"] != role)
+
+
+def _identified(messages: list[Message]) -> list[Message]:
+    return [message | {"_message_uid": f"transcript-{at}"} for at, message in enumerate(messages)]
+
+
+def _uid(message: Message) -> Any:
+    # The flusher, too, lets a uid that the file itself gives win.
+    return message.get("message_uid") or message["_message_uid"]
+
+
+def _add_checkpoint(turn: list[Message], size: int) -> None:
+    answers = [message for message in turn if message["role"] == "assistant"]
+    items = (answers[-1].get("codex_reasoning_items") or []) if answers else None
+    if isinstance(items, list):
+        checkpoint = synthetic_checkpoint(size, str(_uid(answers[-1])))
+        answers[-1]["codex_reasoning_items"] = [*items, checkpoint]
+
+
+def _checkpoint_bytes(message: Any) -> int:
+    items = message.get("codex_reasoning_items")
+    if message["role"] != "assistant" or not isinstance(items, list):
+        return 0
+    return sum(json_bytes(item) for item in items if is_checkpoint(item))
+
+
+def _open_session(db: SessionDB, session_id: str) -> None:
+    session = db.get_session(session_id)
+    if session is None:
+        db.create_session(session_id, SOURCE)
+    elif session["end_reason"] == "compression":
+        # The flusher would go on in the continuation, where none of the earlier messages is known.
+        raise CompressionSessionClosedError(session_id)
+
+
+def _held(db: SessionDB, session_id: str) -> _Held:
+    uids: set[str] = set()
+    checkpoint_bytes, last_id = 0, 0
+    while rows := db.get_messages(session_id, include_inactive=True, after_id=last_id, limit=_PAGE_ROWS):
+        uids.update(row["message_uid"] for row in rows)
+        checkpoint_bytes += sum(_checkpoint_bytes(row) for row in rows)
+        last_id = rows[-1]["id"]
+    return _Held(frozenset(uids), checkpoint_bytes)
+
+
+def _flush(
+    flusher: TranscriptFlusher, path: Path, turns: list[list[Message]], on_turn: Callable[[], None]
+) -> int:
+    live: list[Message] = []
+    refused = 0
+    for turn in turns:
+        live.extend(turn)
+        if not flusher.flush(live):
+            raise _failure(path, flusher)
+        refused += len(flusher.last_refused)
+        on_turn()
+    return refused
+
+
+def _failure(path: Path, flusher: TranscriptFlusher) -> HermesStateError:
+    error = flusher.last_error
+    if isinstance(error, MessageConflictError):
+        reason = (
+            f"session {error.session_id!r} holds another message under {error.message_uid!r}; "
+            "record this file under an id of its own with --session"
+        )
+        failure = TranscriptError(path, None, reason)
+        failure.__cause__ = error
+        return failure
+    return error or HermesStateError("the flush failed without a reason")

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_state import SessionDB
+from tests.cli.conftest import SAMPLES, Run, Write, talk
+from tests.support.raw import RawSql
+
+CHECKPOINT = 5_000
+
+
+def _report(output: str) -> dict[str, Any]:
+    (report,) = json.loads(output)["sessions"]
+    return dict(report)
+
+
+def _contents(raw: RawSql, session_id: str) -> list[Any]:
+    return raw.column("SELECT content FROM messages WHERE session_id = ? ORDER BY id", session_id)
+
+
+def test_a_transcript_is_recorded_into_the_session_of_its_stem(
+    run: Run, transcript: Write, raw: RawSql
+) -> None:
+    result = run("record", transcript(talk("user", "assistant", "user", "assistant")))
+    assert _contents(raw, "talk") == ["text 0", "text 1", "text 2", "text 3"]
+    assert raw.value("SELECT source FROM sessions WHERE id = ?", "talk") == "transcript"
+    assert "talk" in result.stdout
+    assert result.stderr == ""
+
+
+def test_every_turn_is_one_transaction(db: SessionDB, run: Run, transcript: Write, raw: RawSql) -> None:
+    """A message that the schema refuses in the third turn leaves the first two."""
+    messages = [
+        *talk("user", "assistant", "user", "assistant", "user"),
+        {"role": "assistant", "content": "refused"},
+    ]
+    db.ensure_session("talk", source="transcript")
+    db.append_message("talk", "user", "somebody else's", message_uid="transcript-5")
+    result = run("record", transcript(messages), code=1)
+    assert _contents(raw, "talk") == ["somebody else's", "text 0", "text 1", "text 2", "text 3"]
+    assert result.stderr.startswith("TranscriptError: ")
+    assert "--session" in result.stderr
+
+
+def test_the_second_run_writes_nothing_and_says_so(run: Run, raw: RawSql) -> None:
+    path = SAMPLES / "balcony-garden.jsonl"
+    run("record", path)
+    before = raw("SELECT * FROM messages ORDER BY id")
+    again = run("record", "--json", path)
+    assert raw("SELECT * FROM messages ORDER BY id") == before
+    assert "already recorded in session 'balcony-garden'" in again.stderr
+    report = _report(again.stdout)
+    assert (report["messages"], report["new_messages"], report["bytes_written"]) == (12, 0, 0)
+
+
+def test_an_interrupted_or_grown_transcript_goes_on_where_it_stood(
+    run: Run, transcript: Write, raw: RawSql
+) -> None:
+    whole = talk("system", "user", "assistant", "tool", "assistant", "tool", "assistant")
+    run("record", transcript(whole[:4]))
+    report = _report(run("record", "--json", transcript(whole)).stdout)
+    assert _contents(raw, "talk") == [f"text {at}" for at in range(7)]
+    assert (report["messages"], report["new_messages"]) == (7, 3)
+
+
+def test_a_changed_transcript_is_refused_and_the_session_stays(
+    run: Run, transcript: Write, raw: RawSql
+) -> None:
+    run("record", transcript(talk("user", "assistant")))
+    changed = talk("user", "assistant")
+    changed[1]["content"] = "other"
+    result = run("record", transcript(changed), code=1)
+    assert "transcript-1" in result.stderr
+    assert _contents(raw, "talk") == ["text 0", "text 1"]
+    run("record", transcript(changed), "--session", "second")
+    assert _contents(raw, "second") == ["text 0", "other"]
+
+
+def test_checkpoints_are_added_counted_and_only_the_newest_is_kept(run: Run, raw: RawSql) -> None:
+    path = SAMPLES / "fix-date-parser.jsonl"
+    report = _report(run("record", "--json", "--checkpoint-bytes", CHECKPOINT, path).stdout)
+    assert report["turns"] == 6
+    assert report["checkpoint_bytes"] == 6 * CHECKPOINT
+    assert report["checkpoint_bytes_kept"] == CHECKPOINT
+    assert report["checkpoint_bytes_saved"] == 5 * CHECKPOINT
+    items = raw.json(
+        "SELECT codex_reasoning_items FROM messages WHERE codex_reasoning_items IS NOT NULL ORDER BY id"
+    )
+    kept = [[item["type"] for item in row] for row in items]
+    assert kept == [["reasoning"], ["reasoning"], ["reasoning"], ["compaction"]]
+
+
+def test_recording_again_with_checkpoints_brings_none_back(run: Run, raw: RawSql) -> None:
+    path = SAMPLES / "fix-date-parser.jsonl"
+    run("record", "--checkpoint-bytes", CHECKPOINT, path)
+    before = raw("SELECT * FROM messages ORDER BY id")
+    report = _report(run("record", "--json", "--checkpoint-bytes", CHECKPOINT, path).stdout)
+    assert raw("SELECT * FROM messages ORDER BY id") == before
+    assert report["checkpoint_bytes"] == report["checkpoint_bytes_saved"] == 0
+    assert report["checkpoint_bytes_kept"] == CHECKPOINT
+
+
+def test_without_the_option_no_checkpoint_is_made(run: Run, raw: RawSql) -> None:
+    run("record", *SAMPLES.glob("*.jsonl"))
+    assert raw.value("SELECT count(*) FROM messages") == 38
+    texts = raw.json("SELECT codex_reasoning_items FROM messages")
+    assert "compaction" not in json.dumps(texts)
+
+
+def test_a_malformed_file_writes_nothing_of_itself_and_keeps_what_came_before(
+    run: Run, transcript: Write, tmp_path: Path, raw: RawSql
+) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"role": "user", "content": "a"}\n{oops\n', encoding="utf-8")
+    result = run("record", transcript(talk("user", "assistant")), bad, code=1)
+    assert result.stderr == f"TranscriptError: {bad}, line 2: it is not JSON: {_reason('{oops')}\n"
+    assert raw.column("SELECT id FROM sessions") == ["talk"]
+    assert "talk" in result.stdout
+
+
+def test_a_value_that_cannot_be_stored_does_not_stop_the_recording(
+    run: Run, tmp_path: Path, raw: RawSql
+) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text(
+        '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b", "tool_calls": [NaN]}\n',
+        encoding="utf-8",
+    )
+    result = run("record", "--json", path)
+    assert _report(result.stdout)["refused"] == 1
+    assert "1 messages held a value that is kept as text only" in result.stderr
+    assert _contents(raw, "odd") == ["a", "b"]
+    assert "NaN" in raw.value("SELECT extra FROM messages WHERE content = ?", "b")
+
+
+def test_a_session_closed_by_compression_is_refused(
+    db: SessionDB, run: Run, transcript: Write, raw: RawSql
+) -> None:
+    db.ensure_session("talk", source="cli")
+    db.end_session("talk", "compression")
+    result = run("record", transcript(talk("user", "assistant")), code=1)
+    assert result.stderr.startswith("CompressionSessionClosedError: ")
+    assert raw.value("SELECT count(*) FROM messages") == 0
+
+
+def test_several_files_into_one_session_is_wrong_usage(run: Run, transcript: Write, raw: RawSql) -> None:
+    paths = [transcript(talk("user"), name) for name in ("a.jsonl", "b.jsonl")]
+    assert "--session takes one file" in run("record", "--session", "s", *paths, code=2).stderr
+    assert raw.value("SELECT count(*) FROM sessions") == 0
+
+
+def test_json_output_is_nothing_but_json_and_names_the_store(run: Run, store_url: str) -> None:
+    found = json.loads(run("record", "--json", *sorted(SAMPLES.glob("*.jsonl"))).stdout)
+    assert [each["session_id"] for each in found["sessions"]] == [
+        "balcony-garden",
+        "fix-date-parser",
+        "release-notes",
+    ]
+    assert found["store"] in store_url
+    assert (found["file_bytes"] is not None) == store_url.startswith("sqlite")
+
+
+def test_the_table_adds_up_and_ends_with_the_store(run: Run, store_url: str) -> None:
+    lines = run("record", *SAMPLES.glob("*.jsonl")).stdout.rstrip("\n").split("\n")
+    total = next(line.split() for line in lines if line.startswith("total"))
+    assert total[1:4] == ["38", "38", "13"]
+    assert lines[-1].split(": ")[0] in store_url
+
+
+@pytest.mark.parametrize(
+    "arguments", [("record",), ("record", "absent.jsonl"), ("record", "--checkpoint-bytes", "1")]
+)
+def test_wrong_usage_of_record_ends_with_two(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run(*arguments, code=2).stdout == ""
+
+
+def _reason(text: str) -> str:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        json.loads(text)
+    return caught.value.msg
