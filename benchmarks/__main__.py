@@ -1,0 +1,107 @@
+"""``python -m benchmarks [--postgresql URL] [--folder DIR]``: measures, prints a table, and exits 1 when a bound is missed.
+
+SQLite files go to ``--folder`` (default: shared memory where there is some, so that the disk does not count).
+The PostgreSQL URL must name a database that may be filled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import measures
+from benchmarks.raw import RawPostgresql, RawSqlite, RawStore
+from hermes_state import SessionDB
+from hermes_state.settings import Settings
+
+Rows = list[tuple[str, str, str, bool]]
+
+
+def main() -> int:
+    """Runs everything that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--postgresql", metavar="URL", help="a database that may be filled")
+    parser.add_argument("--folder", default="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    arguments = parser.parse_args()
+    rows: Rows = []
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        rows += _sqlite(Path(folder))
+    if arguments.postgresql:
+        rows += _postgresql(arguments.postgresql)
+    _show(rows)
+    return 0 if all(row[3] for row in rows) else 1
+
+
+def _sqlite(folder: Path) -> Rows:
+    path = folder / "bench.db"
+    with SessionDB(path, search_index="off") as db:
+        raw = RawSqlite(str(path), Settings().synchronous)
+        rows = _both("SQLite", db, raw, least_ratio=0.40)
+        raw.close()
+    size = measures.file_bytes_after_checkpoints(folder / "checkpoints.db")
+    rows.append(
+        ("SQLite: file after 300 turns with 120 KB checkpoints", f"{size / 1e6:.2f} MB", "3 MB", size <= 3e6)
+    )
+    return rows
+
+
+def _postgresql(url: str) -> Rows:
+    with SessionDB(url=url, migrate=True, search_index="off") as db:
+        raw = RawPostgresql(url.replace("postgresql+psycopg://", "postgresql://"))
+        rows = _both("PostgreSQL", db, raw, least_ratio=0.60)
+        raw.close()
+    return rows
+
+
+def _both(name: str, db: SessionDB, raw: RawStore, *, least_ratio: float) -> Rows:
+    append = measures.append_ratio(db, raw)
+    load = measures.load_ratio(db, raw, "ours-0")
+    growth = measures.growth(db)
+    strip = measures.strip_growth(db)
+    statements = measures.statements_of_a_batch(db)
+    rate = f"{append['ours_per_second']:,.0f} of {append['bare_per_second']:,.0f} messages/s = {append['ratio']:.0%}"
+    rows: Rows = [
+        (
+            f"{name}: append of 4, of the bare driver",
+            rate,
+            f"at least {least_ratio:.0%}",
+            append["ratio"] >= least_ratio,
+        ),
+        (f"{name}: turns 450-500 over turns 50-100", f"{growth:.2f}", "1.2", growth <= 1.2),
+        (
+            f"{name}: strip at 40,000 rows over 400 rows",
+            f"{strip['large_ms']:.2f} / {strip['small_ms']:.2f} ms = {strip['ratio']:.2f}",
+            "1.3",
+            strip["ratio"] <= 1.3,
+        ),
+        (
+            f"{name}: load of 2,000 messages over the bare driver",
+            f"{load['ours_ms']:.1f} / {load['bare_ms']:.1f} ms = {load['ratio']:.2f}",
+            "2",
+            load["ratio"] <= 2,
+        ),
+        (f"{name}: statements of a batch", str(statements), "3", statements <= 3),
+    ]
+    if name == "SQLite":
+        cpu = append["cpu_microseconds"]
+        rows.append((f"{name}: CPU a message", f"{cpu:.0f} µs", "120 µs", cpu <= 120))
+    return rows
+
+
+def _show(rows: Rows) -> None:
+    table = Table(
+        "measure", "found", "bound", "holds", title=f"{os.cpu_count()} cores, best of {measures.ROUNDS}"
+    )
+    for measure, found, bound, holds in rows:
+        table.add_row(measure, found, bound, "yes" if holds else "NO")
+    Console(width=140).print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The store in which agents keep their conversations.
+
+The public names; importing the package loads neither Alembic nor a database driver.
+"""
+
+from __future__ import annotations
+
+from hermes_state.agent import PERSISTED_MARKER, SessionPersistenceMixin, TranscriptFlusher
+from hermes_state.checkpoints import drop_shadowed_checkpoints
+from hermes_state.errors import (
+    CompressionSessionClosedError,
+    ConstraintViolationError,
+    DowngradeRefusedError,
+    HermesStateError,
+    InvalidArgumentError,
+    InvalidMessageError,
+    LeaseHeldError,
+    MessageConflictError,
+    NotADatabaseError,
+    QuerySyntaxError,
+    RewindConflictError,
+    SchemaAheadError,
+    SchemaBehindError,
+    SchemaError,
+    SchemaMismatchError,
+    SessionCompressionInProgressError,
+    SessionExistsError,
+    SessionNotFoundError,
+    SessionTooLargeError,
+    SessionTurnLeaseLostError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+    TitleConflictError,
+    UnitOfWorkOpenError,
+)
+from hermes_state.records import (
+    ConversationMessage,
+    ImportReport,
+    MessageRecord,
+    NewMessage,
+    NewSession,
+    SessionRecord,
+)
+from hermes_state.settings import Settings
+from hermes_state.store import SessionDB
+from hermes_state.unit_of_work import UnitOfWork
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "PERSISTED_MARKER",
+    "CompressionSessionClosedError",
+    "ConstraintViolationError",
+    "ConversationMessage",
+    "DowngradeRefusedError",
+    "HermesStateError",
+    "ImportReport",
+    "InvalidArgumentError",
+    "InvalidMessageError",
+    "LeaseHeldError",
+    "MessageConflictError",
+    "MessageRecord",
+    "NewMessage",
+    "NewSession",
+    "NotADatabaseError",
+    "QuerySyntaxError",
+    "RewindConflictError",
+    "SchemaAheadError",
+    "SchemaBehindError",
+    "SchemaError",
+    "SchemaMismatchError",
+    "SessionCompressionInProgressError",
+    "SessionDB",
+    "SessionExistsError",
+    "SessionNotFoundError",
+    "SessionPersistenceMixin",
+    "SessionRecord",
+    "SessionTooLargeError",
+    "SessionTurnLeaseLostError",
+    "Settings",
+    "StoreBusyError",
+    "StoreClosedError",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreFullError",
+    "StoreReadOnlyError",
+    "StoreUnavailableError",
+    "TitleConflictError",
+    "TranscriptFlusher",
+    "UnitOfWork",
+    "UnitOfWorkOpenError",
+    "__version__",
+    "drop_shadowed_checkpoints",
+]

@@ -1,0 +1,201 @@
+"""The agent's side: flushing a live list of message dicts into its session (CONTRACT.md section 5)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from hermes_state.checkpoints import drop_shadowed_checkpoints, newest_carrier
+from hermes_state.errors import (
+    CompressionSessionClosedError,
+    HermesStateError,
+    InvalidMessageError,
+    MessageConflictError,
+)
+from hermes_state.salvage import Refusal, storable
+from hermes_state.store import SessionDB
+
+logger = logging.getLogger(__name__)
+
+PERSISTED_MARKER = "_persisted_in"
+"""Private key of a message dict that is durable as it reads now; its value is the id of the session with the row."""
+
+_DIRTY = "_dirty"
+
+
+class TranscriptFlusher:
+    """Writes what is new in a live list of message dicts; safe to call from two threads.
+
+    ``session_id`` moves to the live tip when the session is closed by compression. ``last_error`` is the typed error of
+    the last flush, ``None`` after a good one; ``last_refused`` what the last flush could not store as it was.
+    """
+
+    def __init__(self, db: SessionDB, session_id: str) -> None:
+        self.db = db
+        self._lock = threading.Lock()
+        self._same_lineage: dict[tuple[str, str], bool] = {}
+        self.session_id = session_id
+        self.last_error: HermesStateError | None = None
+        self.last_refused: list[Refusal] = []
+
+    def flush(self, messages: Sequence[Any], conversation_history: Sequence[Any] | None = None) -> bool:
+        """Appends the dicts that are not durable yet, all or none, and stamps them after the commit.
+
+        Dicts of ``conversation_history`` (by identity) are stamped without being written; non-dicts and dicts whose
+        ``_ephemeral`` is true are skipped. Returns whether everything is durable; ``False`` leaves the
+        dicts as they are for the next flush and the reason in ``last_error``. With nothing new the database is
+        not touched. Programming errors are raised.
+        """
+        if isinstance(messages, (str, bytes, Mapping)):
+            raise TypeError("messages must be a list of message dicts")
+        with self._lock:
+            self.last_error, self.last_refused = None, []
+            try:
+                self._flush(messages, conversation_history or ())
+            except HermesStateError as error:
+                self.last_error = error
+                logger.warning("session %s: nothing was flushed: %s", self.session_id, error)
+                return False
+            return True
+
+    def mark_dirty(self, message: dict[str, Any]) -> None:
+        """Says that ``message`` was edited in place: the next flush updates its row."""
+        message.pop(PERSISTED_MARKER, None)
+        message[_DIRTY] = True
+
+    def _flush(self, messages: Sequence[Any], history: Sequence[Any]) -> None:
+        for message in history:
+            if _is_durable_kind(message) and not message.get(_DIRTY):
+                message.setdefault(PERSISTED_MARKER, self.session_id)
+        pending = [m for m in messages if _is_durable_kind(m) and not self._is_persisted(m)]
+        if not pending:
+            return
+        for message in pending:
+            if message.get("message_uid") is None:
+                message.setdefault("_message_uid", uuid4().hex)
+        self._stamp(pending, self._append(pending))
+        if self.last_refused:
+            told = "; ".join(
+                f"message {r['index']}, key {r['key']!r}: {r['reason']}" for r in self.last_refused
+            )
+            logger.warning("session %s: stored as far as possible: %s", self.session_id, told)
+        if newest_carrier(pending) is not None:
+            drop_shadowed_checkpoints([m for m in messages if _is_durable_kind(m) and PERSISTED_MARKER in m])
+
+    def _is_persisted(self, message: dict[str, Any]) -> bool:
+        marker = message.get(PERSISTED_MARKER)
+        if marker is None or marker == self.session_id:
+            return marker is not None
+        pair = (self.session_id, str(marker))
+        if pair not in self._same_lineage:
+            self._same_lineage[pair] = self._root_of(pair[0]) == self._root_of(pair[1])
+        return self._same_lineage[pair]
+
+    def _root_of(self, session_id: str) -> str:
+        session = self.db.get_session(session_id)
+        return session_id if session is None else session["root_session_id"] or session_id
+
+    def _append(self, pending: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Appends ``pending``; returns the dicts that were stored, stand-ins for those that had to be mended."""
+        rows = list(pending)
+        moved = False
+        attempts: dict[tuple[int, str | None], int] = {}
+        while True:
+            try:
+                self.db.append_messages_batch(self.session_id, rows)
+            except InvalidMessageError as error:
+                self._mend(rows, error, attempts)
+            except MessageConflictError as error:
+                self._make_update(rows, error, attempts)
+            except CompressionSessionClosedError:
+                if moved or not self._move_to_tip():
+                    raise
+                moved = True
+            else:
+                return rows
+
+    def _mend(
+        self,
+        rows: list[dict[str, Any]],
+        error: InvalidMessageError,
+        attempts: dict[tuple[int, str | None], int],
+    ) -> None:
+        """Puts a stand-in in the place of a message that cannot be stored, so that it holds up nobody."""
+        place = (error.index, error.field)
+        attempts[place] = attempts.get(place, 0) + 1
+        if attempts[place] > 3:
+            raise error
+        rows[error.index], refusals = storable(
+            rows[error.index], error, limit=self.db.max_text_bytes, attempt=attempts[place]
+        )
+        self.last_refused += refusals
+
+    def _make_update(
+        self,
+        rows: list[dict[str, Any]],
+        error: MessageConflictError,
+        attempts: dict[tuple[int, str | None], int],
+    ) -> None:
+        """A dict that was edited after a commit whose outcome was unknown updates the row it made then.
+
+        When that row is no longer active, or the uid is used twice in the list, it becomes a row of its own.
+        """
+        place = (error.index, None)
+        attempts[place] = attempts.get(place, 0) + 1
+        row = rows[error.index] = dict(rows[error.index])
+        if error.row_id is not None and attempts[place] == 1:
+            row["_row_id"] = error.row_id
+            return
+        if attempts[place] > 2:
+            raise error
+        row["message_uid"] = uuid4().hex
+
+    def _move_to_tip(self) -> bool:
+        tip = self.db.get_compression_tip(self.session_id)
+        if tip == self.session_id:
+            return False
+        logger.info(
+            "session %s was closed by compression; its transcript goes on in %s", self.session_id, tip
+        )
+        self.session_id = tip
+        return True
+
+    def _stamp(self, pending: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> None:
+        for message, row in zip(pending, rows, strict=True):
+            message["_row_id"], message["timestamp"] = row["_row_id"], row["timestamp"]
+            message[PERSISTED_MARKER] = self.session_id
+            message.pop(_DIRTY, None)
+
+
+class SessionPersistenceMixin:
+    """For an agent class that keeps ``_session_db``, ``session_id`` and ``_persist_disabled``."""
+
+    _session_db: SessionDB | None
+    session_id: str
+    _persist_disabled: bool
+    _transcript_flusher: TranscriptFlusher | None = None
+
+    def _flush_messages_to_session_db(
+        self, messages: Sequence[Any], conversation_history: Sequence[Any] | None = None
+    ) -> bool:
+        """``TranscriptFlusher.flush`` into the agent's session; ``session_id`` follows it to the live tip.
+
+        Does nothing and returns ``True`` when persisting is switched off or there is no store.
+        """
+        db = getattr(self, "_session_db", None)
+        if db is None or getattr(self, "_persist_disabled", False):
+            return True
+        flusher = self._transcript_flusher
+        if flusher is None or flusher.db is not db:
+            flusher = self._transcript_flusher = TranscriptFlusher(db, self.session_id)
+        flusher.session_id = self.session_id
+        flushed = flusher.flush(messages, conversation_history)
+        self.session_id = flusher.session_id
+        return flushed
+
+
+def _is_durable_kind(message: Any) -> bool:
+    return isinstance(message, dict) and not message.get("_ephemeral")

@@ -1,0 +1,71 @@
+"""Compaction checkpoints in plain lists and dicts: the Python twin of the strip (CONTRACT.md sections 1, 4 and 5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+_ITEMS = "codex_reasoning_items"
+_ROUGHLY = '"compaction"'
+
+
+def is_checkpoint(item: Any) -> bool:
+    """Whether ``item`` is a dict whose own ``"type"`` is the text ``"compaction"``."""
+    return isinstance(item, dict) and item.get("type") == "compaction"
+
+
+def has_checkpoint(items: Any) -> bool:
+    """Whether ``items`` is a list that holds at least one checkpoint."""
+    return isinstance(items, list) and any(is_checkpoint(item) for item in items)
+
+
+def strip_items(items: Sequence[Any]) -> list[Any] | None:
+    """``items`` without its checkpoints, the others in order; ``None`` when nothing is left."""
+    return [item for item in items if not is_checkpoint(item)] or None
+
+
+def newest_carrier(messages: Sequence[Any]) -> int | None:
+    """The index of the last carrier among the message dicts, or ``None``."""
+    for index in range(len(messages) - 1, -1, -1):
+        if _carried_items(messages[index]) is not None:
+            return index
+    return None
+
+
+def drop_shadowed_checkpoints(messages: Sequence[Any], *, before: int | None = None) -> list[int]:
+    """Takes the checkpoints out of every carrier older than the newest, in place; returns the indices it rewrote.
+
+    ``before``: the index of the message whose checkpoint shadows the others; default the newest carrier. A list that
+    becomes empty leaves the dict. Dicts whose ``active`` is false, other roles and other values stay as they are.
+    """
+    end = newest_carrier(messages) if before is None else before
+    rewritten = []
+    for index, message in enumerate(messages[: max(end or 0, 0)]):
+        items = _carried_items(message)
+        if items is None:
+            continue
+        kept = strip_items(items)
+        if kept is None:
+            del message[_ITEMS]
+        else:
+            message[_ITEMS] = kept
+        rewritten.append(index)
+    return rewritten
+
+
+def _carried_items(message: Any) -> list[Any] | None:
+    """The items of a carrier, given as a list or as its JSON text; ``None`` for any other message."""
+    if (
+        not isinstance(message, dict)
+        or message.get("role") != "assistant"
+        or message.get("active", True) in (False, 0)
+    ):
+        return None
+    items: Any = message.get(_ITEMS)
+    if isinstance(items, str) and _ROUGHLY in items:
+        try:
+            items = json.loads(items)
+        except (ValueError, RecursionError):
+            return None
+    return items if has_checkpoint(items) else None

@@ -1,0 +1,69 @@
+"""PostgreSQL's own SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from hermes_state.dialects.base import DialectOperations
+from hermes_state.models import CARRIER_PREDICATE_POSTGRESQL, doubled_percents
+
+# ->> fails on an element that holds \u0000 or a lone surrogate anywhere, so such escapes are taken out before the
+# type is read; an escaped backslash is consumed first, because what follows it is no escape. The regular
+# expression is quoted for standard_conforming_strings = on.
+_READABLE = r"""regexp_replace(given.element::text,
+    '(\\\\)|\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\1', 'g')::json"""
+_IS_CHECKPOINT = rf"""CASE WHEN json_typeof(given.element) <> 'object' THEN false
+    WHEN strpos(given.element::text, '\u') > 0 THEN coalesce({_READABLE} ->> 'type' = 'compaction', false)
+    ELSE coalesce(given.element ->> 'type' = 'compaction', false) END"""
+_ITEMS = "json_array_elements({row}.codex_reasoning_items) WITH ORDINALITY AS given (element, position)"
+_HOLDS_CHECKPOINT = f"""CASE WHEN json_typeof({{row}}.codex_reasoning_items) <> 'array' THEN false
+    ELSE EXISTS (SELECT FROM {_ITEMS} WHERE {_IS_CHECKPOINT}) END"""
+
+
+def _for_row(template: str, row: str) -> str:
+    return template.replace("{row}", row)
+
+
+_PREDICATE = doubled_percents(CARRIER_PREDICATE_POSTGRESQL)
+_NEWEST_CARRIER = f"""
+SELECT newest.id FROM messages AS newest
+WHERE newest.session_id = %(session_id)s AND {_PREDICATE} AND {_for_row(_HOLDS_CHECKPOINT, "newest")}
+ORDER BY newest.id DESC LIMIT 1
+"""
+_STRIP = f"""
+UPDATE messages SET codex_reasoning_items = (
+    SELECT json_agg(given.element ORDER BY given.position)
+    FROM {_for_row(_ITEMS, "messages")} WHERE NOT ({_IS_CHECKPOINT}))
+WHERE session_id = %(session_id)s AND {_PREDICATE}
+AND id < ({_NEWEST_CARRIER}) AND {_for_row(_HOLDS_CHECKPOINT, "messages")}
+"""
+
+
+class PostgresqlOperations(DialectOperations):
+    """PostgreSQL's forms; see the base class for what each does."""
+
+    placeholder = "%s"
+
+    def strip_shadowed_checkpoints(self, conn: sa.Connection, session_id: str) -> None:
+        """Removes the checkpoints that the newest active carrier shadows."""
+        conn.exec_driver_sql(_STRIP, {"session_id": session_id})
+
+    def newest_carrier(self, conn: sa.Connection, session_id: str) -> int:
+        """The id of the newest active carrier, 0 when there is none."""
+        return conn.exec_driver_sql(_NEWEST_CARRIER, {"session_id": session_id}).scalar() or 0
+
+    def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
+        """The list travels as one array."""
+        return column == sa.any_(sa.bindparam(parameter, type_=postgresql.ARRAY(column.type)))
+
+    def list_value(self, values: Iterable[Any]) -> list[Any]:
+        """The list itself; psycopg makes it an array."""
+        return list(values)
+
+    def insert(self, table: sa.Table) -> postgresql.Insert:
+        """The INSERT construct that knows ON CONFLICT."""
+        return postgresql.insert(table)

@@ -1,0 +1,111 @@
+"""What every repository works on: the transaction of its unit of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, cast
+
+import sqlalchemy as sa
+
+from hermes_state.dialects import DialectOperations
+from hermes_state.errors import (
+    CompressionSessionClosedError,
+    InvalidArgumentError,
+    InvalidMessageError,
+    SessionNotFoundError,
+    SessionTurnLeaseLostError,
+    StoreClosedError,
+)
+from hermes_state.models import Base
+from hermes_state.text import MAX_ID_CHARACTERS, is_usable_id
+
+# Raised before the verb has written anything, so the unit of work goes on.
+_REFUSALS = (
+    InvalidArgumentError,
+    InvalidMessageError,
+    SessionNotFoundError,
+    CompressionSessionClosedError,
+    SessionTurnLeaseLostError,
+)
+
+
+class Transaction:
+    """One open database transaction and what is to be done at its end.
+
+    A verb runs inside ``with transaction.verb():``. When it fails after it may have written, the whole transaction is
+    rolled back at once: nobody can commit half a verb, nor meet an aborted transaction (field report E6).
+    """
+
+    def __init__(self, conn: sa.Connection, operations: DialectOperations, max_text_bytes: int) -> None:
+        self.conn = conn
+        self.operations = operations
+        self.max_text_bytes = max_text_bytes
+        self.after_commit: list[Callable[[], None]] = []
+        self.outcome_unknown: list[Callable[[], None]] = []
+        self.failure: BaseException | None = None
+        self.ended = False
+
+    def verb(self) -> _Verb:
+        """The guard around one repository verb. Raises ``StoreClosedError`` once the unit has ended or failed."""
+        return _Verb(self)
+
+    def fail(self, error: BaseException) -> None:
+        """Rolls back and remembers why."""
+        self.failure = error
+        transaction = self.conn.get_transaction()
+        if transaction is not None:
+            transaction.rollback()
+
+    def check_open(self) -> None:
+        """Raises ``StoreClosedError`` when no further statement may run."""
+        if self.failure is not None:
+            raise StoreClosedError(
+                f"the unit of work was rolled back after: {self.failure}"
+            ) from self.failure
+        if self.ended:
+            raise StoreClosedError("the unit of work has ended")
+
+
+class _Verb:
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> sa.Connection:
+        self._transaction.check_open()
+        return self._transaction.conn
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, _REFUSALS):
+            self._transaction.fail(error)
+
+
+class Repository:
+    """Base of the repositories. They never commit (CONTRACT.md; DESIGN.md, decision 1)."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._operations = transaction.operations
+
+
+def table_of(row: type[Base]) -> sa.Table:
+    """The table of a model: statements here are Core statements."""
+    return cast(sa.Table, row.__table__)
+
+
+def require_id(argument: str, value: Any) -> str:
+    """``value`` itself, or ``InvalidArgumentError`` when it cannot be an id (CONTRACT.md section 2, rule 6)."""
+    if not is_usable_id(value):
+        raise InvalidArgumentError(
+            argument, f"it must be text of 1 to {MAX_ID_CHARACTERS} characters without NUL and surrogates"
+        )
+    return str(value)
+
+
+def require_count(argument: str, value: Any, *, least: int = 0) -> int:
+    """``value`` itself, or ``InvalidArgumentError`` unless it is a whole number from ``least`` to 2**63 - 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
+        raise InvalidArgumentError(argument, f"it must be a whole number of at least {least}")
+    return value

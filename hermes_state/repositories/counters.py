@@ -1,0 +1,126 @@
+"""The session row as message verbs see it: its lock, its guards, its counters.
+
+On PostgreSQL the session row is locked before any of its messages is touched, so ids are in commit order within a
+session, and counters and strip are exact under READ COMMITTED (DESIGN.md, decision 5).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from hermes_state.dialects import DialectOperations
+from hermes_state.errors import CompressionSessionClosedError, SessionNotFoundError, SessionTurnLeaseLostError
+from hermes_state.models import MessageRow, SessionRow
+from hermes_state.repositories.base import table_of
+from hermes_state.text import is_usable_id
+
+_SESSIONS = table_of(SessionRow)
+_MESSAGES = table_of(MessageRow)
+_COMPRESSION = "compression"
+
+
+class SessionCounters:
+    """Locks, checks and counts one session inside a transaction."""
+
+    def __init__(self, conn: sa.Connection, operations: DialectOperations, session_id: str) -> None:
+        self._conn = conn
+        self._operations = operations
+        self._session_id = session_id
+        if not is_usable_id(session_id):
+            raise SessionNotFoundError(session_id)
+
+    def lock(self, turn_lease_holder: str | None = None) -> None:
+        """Locks the row and applies the guards of CONTRACT.md section 3, rule 6; raises their errors."""
+        stmt = self._operations.compiled("counters.lock", _lock)
+        row = stmt.execute(self._conn, session_id=self._session_id).first()
+        if row is None:
+            raise SessionNotFoundError(self._session_id)
+        if row.ended_at is not None and row.end_reason == _COMPRESSION:
+            raise CompressionSessionClosedError(self._session_id)
+        if turn_lease_holder is not None:
+            # No lease exists yet, so none can be held; presenting one is never ignored.
+            raise SessionTurnLeaseLostError(self._session_id, turn_lease_holder)
+
+    def add(self, rows: int, calls: int, last_active_at: float | None) -> None:
+        """Adds to the counters, in the one UPDATE that locks the row and checks the guards too.
+
+        ``last_active_at`` in epoch seconds; ``None`` keeps what is there.
+        """
+        stmt = self._operations.compiled("counters.add", _add)
+        values = {
+            "rows": rows,
+            "calls": calls,
+            "last_active_at": last_active_at,
+            "session_id": self._session_id,
+        }
+        if stmt.execute(self._conn, **values).first() is None:
+            self.lock()  # raises what refused, unless the session was reopened a moment ago
+            stmt.execute(self._conn, **values)
+
+    def take_back(self, rows: int, calls: int) -> None:
+        """Removes the share of rows that turned out to be there already, and restores the last activity."""
+        stmt = self._operations.compiled("counters.take_back", _take_back)
+        stmt.execute(self._conn, rows=rows, calls=calls, session_id=self._session_id)
+
+    def set(self, rows: int, calls: int) -> None:
+        """Sets the counters after a rewrite; the last activity becomes the time of the newest row, if any."""
+        stmt = self._operations.compiled("counters.set", _set)
+        stmt.execute(self._conn, rows=rows, calls=calls, session_id=self._session_id)
+
+
+def _lock() -> sa.Executable:
+    columns = (_SESSIONS.c.ended_at, _SESSIONS.c.end_reason)
+    return sa.select(*columns).where(_SESSIONS.c.id == sa.bindparam("session_id")).with_for_update()
+
+
+def _add() -> sa.Executable:
+    is_open = sa.or_(
+        _SESSIONS.c.ended_at.is_(None),
+        _SESSIONS.c.end_reason.is_(None),
+        _SESSIONS.c.end_reason != _COMPRESSION,
+    )
+    last_active_at = sa.func.coalesce(
+        sa.bindparam("last_active_at", type_=sa.Double), _SESSIONS.c.last_active_at
+    )
+    return (
+        sa.update(_SESSIONS)
+        .where(_SESSIONS.c.id == sa.bindparam("session_id"), is_open)
+        .values(_changed_by(sign=1) | {"last_active_at": last_active_at})
+        .returning(_SESSIONS.c.id)
+    )
+
+
+def _take_back() -> sa.Executable:
+    return (
+        sa.update(_SESSIONS)
+        .where(_SESSIONS.c.id == sa.bindparam("session_id"))
+        .values(_changed_by(sign=-1) | {"last_active_at": _newest_timestamp()})
+    )
+
+
+def _set() -> sa.Executable:
+    return (
+        sa.update(_SESSIONS)
+        .where(_SESSIONS.c.id == sa.bindparam("session_id"))
+        .values(
+            message_count=sa.bindparam("rows", type_=sa.BigInteger),
+            tool_call_count=sa.bindparam("calls", type_=sa.BigInteger),
+            last_active_at=_newest_timestamp(),
+        )
+    )
+
+
+def _changed_by(*, sign: int) -> dict[str, Any]:
+    changed = {}
+    for column, name in ((_SESSIONS.c.message_count, "rows"), (_SESSIONS.c.tool_call_count, "calls")):
+        total = column + sign * sa.bindparam(name, type_=sa.BigInteger)
+        # Another program may have inserted rows without counting them; that must not stop a write.
+        changed[column.name] = sa.case((total < 0, 0), else_=total)
+    return changed
+
+
+def _newest_timestamp() -> sa.ScalarSelect[Any]:
+    newest = sa.select(_MESSAGES.c.timestamp).where(_MESSAGES.c.session_id == sa.bindparam("session_id"))
+    return newest.order_by(_MESSAGES.c.id.desc()).limit(1).scalar_subquery()

@@ -1,0 +1,78 @@
+"""Statements on the rows of one session, compiled once; values as the driver gives and takes them.
+
+Every statement names the session, so that the store can be distributed by session (DESIGN.md, decision 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from hermes_state.codec import MESSAGE_COLUMNS, EncodedMessage
+from hermes_state.decoding import READ_COLUMNS
+from hermes_state.models import MessageRow
+from hermes_state.repositories.base import Transaction, table_of
+
+MESSAGES = table_of(MessageRow)
+OF_SESSION = MESSAGES.c.session_id == sa.bindparam("session_id")
+_UID = READ_COLUMNS.index("message_uid")
+_KEPT_ON_UPDATE = ("session_id", "message_uid", "active", "compacted")
+
+Row = Any  # one stored row: a sequence of values in READ_COLUMNS order
+
+
+def whole(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Whole rows of the session in ``READ_COLUMNS`` order, oldest first (by id, never by timestamp)."""
+    columns = [MESSAGES.c[name] for name in READ_COLUMNS]
+    return sa.select(*columns).where(OF_SESSION, *conditions).order_by(MESSAGES.c.id)
+
+
+def active_by_id(transaction: Transaction, session_id: str, ids: Iterable[Any]) -> dict[int, Row]:
+    """The active rows among ``ids``, by id."""
+    return {row[0]: row for row in _matching(transaction, session_id, "id", ids, only_active=True)}
+
+
+def active_by_platform_id(transaction: Transaction, session_id: str, ids: Iterable[str]) -> list[Row]:
+    """The active rows with one of the platform ids, oldest first."""
+    return _matching(transaction, session_id, "platform_message_id", ids, only_active=True)
+
+
+def by_uid(transaction: Transaction, session_id: str, uids: Iterable[str]) -> dict[str, Row]:
+    """The rows with one of the uids, whatever their state, by uid."""
+    return {
+        row[_UID]: row for row in _matching(transaction, session_id, "message_uid", uids, only_active=False)
+    }
+
+
+def update(transaction: Transaction, session_id: str, changed: dict[int, EncodedMessage]) -> None:
+    """Rewrites rows of the session, by row id, as one statement of the driver; state, session and uid stay."""
+    names = [name for name in MESSAGE_COLUMNS if name not in _KEPT_ON_UPDATE]
+    stmt = transaction.operations.compiled("rows.update", lambda: _update(names))
+    places = [MESSAGE_COLUMNS.index(name) for name in names]
+    stmt.execute_many(
+        transaction.conn,
+        [
+            {"row_id": row_id, "session_id": session_id}
+            | {f"new_{name}": message.values[place] for name, place in zip(names, places, strict=True)}
+            for row_id, message in changed.items()
+        ],
+    )
+
+
+def _matching(
+    transaction: Transaction, session_id: str, name: str, values: Iterable[Any], *, only_active: bool
+) -> list[Row]:
+    def build() -> sa.Executable:
+        matches = transaction.operations.is_any_of(MESSAGES.c[name], "wanted")
+        return whole(matches, MESSAGES.c.active) if only_active else whole(matches)
+
+    stmt = transaction.operations.compiled(("rows.matching", name, only_active), build)
+    wanted = transaction.operations.list_value(values)
+    return list(stmt.execute(transaction.conn, session_id=session_id, wanted=wanted))
+
+
+def _update(names: list[str]) -> sa.Executable:
+    values = {name: sa.bindparam(f"new_{name}", type_=MESSAGES.c[name].type) for name in names}
+    return sa.update(MESSAGES).where(OF_SESSION, MESSAGES.c.id == sa.bindparam("row_id")).values(values)

@@ -1,0 +1,107 @@
+"""One transaction with the repositories that work in it.
+
+It commits when its block ends and rolls back when the block raises, as SQLAlchemy's ``Session.begin()`` does; the
+repositories never commit. Driver errors arrive typed: the engine translates them where they occur.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+import sqlalchemy as sa
+
+from hermes_state.dialects import DialectOperations
+from hermes_state.errors import translate
+from hermes_state.repositories.base import Transaction
+from hermes_state.repositories.messages import MessageRepository
+from hermes_state.repositories.meta import MetaRepository
+from hermes_state.repositories.portable import PortableRepository
+from hermes_state.repositories.sessions import SessionRepository
+
+
+class UnitOfWork:
+    """A transaction, entered with ``with``; made by ``SessionDB.unit_of_work()``.
+
+    On SQLite it is a write transaction from its first moment (BEGIN IMMEDIATE). The dicts handed to its verbs are
+    stamped only after the commit. Errors: ``StoreBusyError``, ``StoreUnavailableError`` and the other store errors;
+    ``StoreClosedError`` for a verb, or the end of the block, after a verb has failed and rolled the unit back.
+    """
+
+    def __init__(
+        self, engine: sa.Engine, operations: DialectOperations, max_text_bytes: int, *, commits: bool = True
+    ) -> None:
+        self._engine = engine
+        self._operations = operations
+        self._max_text_bytes = max_text_bytes
+        self._commits = commits
+
+    def __enter__(self) -> Self:
+        try:
+            self._conn = self._engine.connect()
+        except sa.exc.TimeoutError as error:
+            raise translate(error) or error from error
+        try:
+            self._conn.begin()
+        except BaseException:
+            self._conn.close()
+            raise
+        self._transaction = Transaction(self._conn, self._operations, self._max_text_bytes)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._finish(failed=error is not None)
+        finally:
+            self._transaction.ended = True
+            self._conn.close()
+        if error is None and self._commits:
+            for step in self._transaction.after_commit:
+                step()
+
+    @property
+    def connection(self) -> sa.Connection:
+        """The open connection, for statements of the caller's own in the same transaction."""
+        self._transaction.check_open()
+        return self._conn
+
+    @cached_property
+    def sessions(self) -> SessionRepository:
+        """Sessions inside this transaction."""
+        return SessionRepository(self._transaction)
+
+    @cached_property
+    def messages(self) -> MessageRepository:
+        """Messages inside this transaction."""
+        return MessageRepository(self._transaction)
+
+    @cached_property
+    def meta(self) -> MetaRepository:
+        """Key and value notes inside this transaction."""
+        return MetaRepository(self._transaction)
+
+    @cached_property
+    def portable(self) -> PortableRepository:
+        """Export and import inside this transaction."""
+        return PortableRepository(self._transaction)
+
+    def _finish(self, *, failed: bool) -> None:
+        transaction = self._conn.get_transaction()
+        if failed or not self._commits:
+            if transaction is not None:
+                transaction.rollback()
+            return
+        self._transaction.check_open()
+        if transaction is not None:
+            self._commit(transaction)
+
+    def _commit(self, transaction: sa.RootTransaction) -> None:
+        try:
+            transaction.commit()
+        except BaseException:
+            for step in self._transaction.outcome_unknown:
+                step()
+            raise
