@@ -90,14 +90,11 @@ def upgrade(engine: sa.Engine, revision: str = "head") -> None:
     upgrade has done nothing (Q9). Raises ``SchemaAheadError`` and ``SchemaMismatchError`` before any change, and
     ``InvalidArgumentError`` for an unknown revision.
     """
-    with _reading(engine) as conn:
-        problem = _problem(conn)
-    if problem is None and revision in ("head", HEAD):
+    if _is_at_head(engine) and revision in ("head", HEAD):
         return
-    if problem is not None and not isinstance(problem, SchemaBehindError):
-        raise problem
     from alembic import command
 
+    _require_text(revision)
     with _alembic(engine) as config:
         command.upgrade(config, revision)
 
@@ -108,12 +105,10 @@ def downgrade(engine: sa.Engine, revision: str, *, force: bool = False) -> None:
     Raises ``DowngradeRefusedError`` where rows would be lost, unless ``force`` (field report Q8), the schema errors
     as :func:`upgrade` does, and ``InvalidArgumentError`` for a revision that does not lie behind.
     """
-    with _reading(engine) as conn:
-        problem = _problem(conn)
-    if problem is not None and not isinstance(problem, SchemaBehindError):
-        raise problem
     from alembic import command
 
+    _require_text(revision)
+    _is_at_head(engine)
     with _alembic(engine, force=force) as config:
         command.downgrade(config, revision)
 
@@ -147,6 +142,7 @@ def upgrade_sql(url: str | URL, revision: str = "head") -> str:
     """
     from alembic import command
 
+    _require_text(revision)
     output = StringIO()
     with _alembic(url=url, output=output) as config:
         command.upgrade(config, revision, sql=True)
@@ -162,6 +158,20 @@ def script_location() -> Path:
 
 def _reading(engine: sa.Engine) -> sa.Connection:
     return engine.connect().execution_options(**{READ_ONLY_OPTION: True})
+
+
+def _require_text(revision: str) -> None:
+    if not revision:
+        raise InvalidArgumentError("revision", "it is empty")
+
+
+def _is_at_head(engine: sa.Engine) -> bool:
+    """Whether nothing is to be done; raises for a database that must not be touched."""
+    with _reading(engine) as conn:
+        problem = _problem(conn)
+    if problem is not None and not isinstance(problem, SchemaBehindError):
+        raise problem
+    return problem is None
 
 
 def _problem(conn: sa.Connection) -> SchemaError | None:
