@@ -17,8 +17,7 @@ from hermes_state.upgrades import HEAD
 
 PAGE = Path(__file__).with_name("schema.md")
 SQLITE = make_url("sqlite://").get_dialect()()
-# The parameter style decides whether a % of a predicate comes out doubled.
-POSTGRESQL = make_url("postgresql+psycopg://").get_dialect()(paramstyle="named")
+POSTGRESQL = make_url("postgresql+psycopg://").get_dialect()()
 
 INTRODUCTION = f"""# The schema
 
@@ -156,7 +155,8 @@ def _text(expression: object, dialect: sa.Dialect) -> str:
     if isinstance(expression, sa.Column):
         return expression.name
     assert isinstance(expression, sa.ClauseElement)
-    return str(expression.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+    text = str(expression.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+    return text.replace("%%", "%")  # psycopg's parameter style doubles them
 
 
 if __name__ == "__main__":

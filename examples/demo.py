@@ -28,10 +28,10 @@ def main() -> None:
     )
     run("record", "--checkpoint-bytes", str(CHECKPOINT_BYTES), *files)
     say("The same files once more: nothing is written twice")
-    run("record", "--checkpoint-bytes", str(CHECKPOINT_BYTES), *files, lines=0)
+    run("record", *files, lines=0)
     say("What the store holds now")
     run("sessions", "list")
-    say("One conversation, as it was")
+    say("One conversation, its first lines")
     run("sessions", "show", "balcony-garden", lines=SHOWN_LINES)
     say("The schema is the one that this release expects")
     run("check")
@@ -50,8 +50,8 @@ def run(*arguments: str, lines: int | None = None) -> None:
     print(f"$ hermes-state --db demo/state.db {shortened(arguments)}", flush=True)
     command = [sys.executable, "-m", "hermes_state.cli", "--db", str(STORE), *arguments]
     done = subprocess.run(command, cwd=PROJECT, stdout=subprocess.PIPE, encoding="utf-8", check=False)
-    printed = done.stdout.rstrip("\n").split("\n")
-    print("\n".join(printed[:lines]), flush=True)
+    for line in done.stdout.splitlines()[:lines]:
+        print(line, flush=True)
     if done.returncode:
         sys.exit(done.returncode)
 

@@ -47,7 +47,7 @@ def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[str] = ()
 ) -> None:
     """A table on stdout; the columns named in ``numbers`` are aligned to the right."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     right = set(numbers)
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", overflow="fold")
@@ -78,17 +78,17 @@ def local_time(epoch: Any) -> str:
     if epoch is None:
         return ""
     try:
-        return datetime.fromtimestamp(epoch).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromtimestamp(epoch).astimezone().strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):
         return str(epoch)
 
 
 def size(count: int) -> str:
-    """A number of bytes for people: ``17 B``, ``117.2 KiB``, ``3.4 MiB``."""
+    """A number of bytes for people: ``17 B``, ``117 KiB``, ``3.4 MiB``."""
     if count < 1024:
         return f"{count} B"
     value, units = count / 1024, iter(("KiB", "MiB", "GiB"))
     unit = next(units)
     while value >= 1024 and unit != "GiB":
         value, unit = value / 1024, next(units)
-    return f"{value:,.1f} {unit}"
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,14 +13,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
-from hermes_state.cli.output import note, print_json, print_table, printable, size
+from hermes_state.cli.output import print_json, print_table, printable, size
 from hermes_state.cli.target import Target, target_of
 from hermes_state.store import SessionDB
 from hermes_state.transfer.transcripts import (
     SMALLEST_CHECKPOINT_BYTES,
     RecordReport,
-    Transcript,
     read_transcript,
     record_transcript,
     split_turns,
@@ -49,7 +51,7 @@ CheckpointBytes = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 
-COLUMNS = ("session", "messages", "new", "turns", "written", "checkpoints", "kept", "saved")
+COLUMNS = ("session", "messages", "new", "turns", "written", "check-\npoints", "kept", "saved")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -81,29 +83,30 @@ def record(
 def _recorded(
     db: SessionDB, files: list[Path], session: str | None, checkpoint_bytes: int | None
 ) -> Iterator[RecordReport]:
-    with _progress() as progress:
-        for path in files:
+    with _progress() as progress, _said_here():
+        bar = progress.add_task("", total=None)
+        for number, path in enumerate(files, start=1):
             transcript = read_transcript(path)
-            report = _with_bar(progress, db, transcript, session, checkpoint_bytes)
-            _say_what_is_odd(report)
+            progress.reset(
+                bar,
+                description=f"{number}/{len(files)} {printable(path.name)}",
+                total=len(split_turns(transcript.messages)),
+            )
+            report = record_transcript(
+                db,
+                transcript,
+                session,
+                checkpoint_bytes=checkpoint_bytes,
+                on_turn=lambda: progress.advance(bar),
+            )
+            for line in _oddities(report):
+                # Through the bar's own console, which makes room for the line.
+                progress.console.print(Text(printable(line)), soft_wrap=True)
             yield report
 
 
-def _with_bar(
-    progress: Progress,
-    db: SessionDB,
-    transcript: Transcript,
-    session: str | None,
-    checkpoint_bytes: int | None,
-) -> RecordReport:
-    task = progress.add_task(printable(transcript.path.name), total=len(split_turns(transcript.messages)))
-    return record_transcript(
-        db, transcript, session, checkpoint_bytes=checkpoint_bytes, on_turn=lambda: progress.advance(task)
-    )
-
-
 def _progress() -> Progress:
-    shown = Console(stderr=True)
+    shown = Console(stderr=True, highlight=False)
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -116,11 +119,26 @@ def _progress() -> Progress:
     )
 
 
-def _say_what_is_odd(report: RecordReport) -> None:
+@contextmanager
+def _said_here() -> Iterator[None]:
+    """The flusher logs what it could not store; here that is said once, as a note or as the error."""
+    flusher = logging.getLogger("hermes_state.agent")
+    flusher.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        flusher.removeFilter(_nothing)
+
+
+def _nothing(_record: logging.LogRecord) -> bool:
+    return False
+
+
+def _oddities(report: RecordReport) -> Iterator[str]:
     if report.new_messages == 0:
-        note(f"{printable(report.path)}: already recorded in session {report.session_id!r}")
-    if report.refused:
-        note(f"{printable(report.path)}: {report.refused} messages held a value that is kept as text only")
+        yield f"{report.path}: already recorded in session {report.session_id!r}"
+    for value in report.refused:
+        yield f"{report.path}: message {value.message}, key {value.key!r}: {value.reason}; kept as text"
 
 
 def _print(reports: list[RecordReport], target: Target, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from hermes_state.transfer.transcripts import json_bytes
 app = typer.Typer(no_args_is_help=True, help="List sessions and show conversations.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
-COLUMNS = ("session", "source", "messages", "tool calls", "started", "last active", "title")
+COLUMNS = ("session", "source", "messages", "tool calls", "last active", "title")
 _SHOWN_CHARACTERS = 2_000
 _ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
 
@@ -58,7 +58,10 @@ def list_sessions(
     if as_json:
         print_json(found)
     elif found:
-        print_table(COLUMNS, [_row(session) for session in found], numbers=("messages", "tool calls"))
+        titled = any(session["title"] for session in found)
+        shown = len(COLUMNS) if titled else len(COLUMNS) - 1
+        rows = [_row(session)[:shown] for session in found]
+        print_table(COLUMNS[:shown], rows, numbers=("messages", "tool calls"))
     else:
         note("no sessions")
 
@@ -100,7 +103,6 @@ def _row(session: Any) -> list[str]:
         session["source"],
         f"{session['message_count']:,}",
         f"{session['tool_call_count']:,}",
-        local_time(session["started_at"]),
         local_time(session["started_at"] if active_at is None else active_at),
         one_line(session["title"] or "", 60),
     ]

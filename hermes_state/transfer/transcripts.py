@@ -1,8 +1,8 @@
 """Recording transcript files turn by turn, through the flusher, as a live agent would (issue 2, item 7).
 
 A transcript file is UTF-8 text: one JSON message a line, or one JSON list of messages. Recording is idempotent: the
-uid of a message is its position in the file, so the same file again, a longer copy of it, or a run after an
-interruption writes only what the session does not hold yet.
+uid of a message is made of its position in the file and a digest of what it says, so the same file again, a longer
+copy of it, or a run after an interruption writes only what the session does not hold yet.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any
 
 from hermes_state.agent import TranscriptFlusher
 from hermes_state.checkpoints import is_checkpoint
-from hermes_state.errors import CompressionSessionClosedError, HermesStateError, MessageConflictError
+from hermes_state.errors import CompressionSessionClosedError, HermesStateError
 from hermes_state.store import SessionDB
 
 SOURCE = "transcript"
 SMALLEST_CHECKPOINT_BYTES = 64
 _MAX_ROLE_CHARACTERS = 64
+_UID_PREFIX = "transcript-"
 _PAGE_ROWS = 500
 
 Message = dict[str, Any]
@@ -49,12 +50,21 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedValue:
+    """A value that could not be stored as it was. ``message`` counts the messages of the file from 1."""
+
+    message: int
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordReport:
     """What recording one transcript did. Sizes are bytes of JSON text in UTF-8.
 
     ``bytes_written`` and ``checkpoint_bytes`` count the messages this run added, as they were handed to the store;
     ``checkpoint_bytes_kept`` is what the session holds afterwards, ``checkpoint_bytes_saved`` what this run handed over and
-    the store no longer keeps. ``refused`` counts messages of which a value was kept as text only.
+    the store no longer keeps. ``refused`` names the values of added messages that were kept as text only.
     """
 
     path: str
@@ -66,7 +76,7 @@ class RecordReport:
     checkpoint_bytes: int
     checkpoint_bytes_kept: int
     checkpoint_bytes_saved: int
-    refused: int
+    refused: list[RefusedValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +131,34 @@ def record_transcript(
     The session is created when missing. ``checkpoint_bytes`` is for demonstrations: the last assistant message of every
     turn gets a synthetic checkpoint of that many bytes. ``on_turn`` is called after each turn. Errors: those of the
     store, with the turns before the failing one recorded; ``CompressionSessionClosedError`` for a session that was
-    compressed; ``TranscriptError`` when the session holds a different message at the same position.
+    compressed; ``TranscriptError``, before anything is written, when a different message was recorded at the same
+    position. A message that has a ``message_uid`` of its own is known by that; changed, it updates its row.
     """
     target = session_id if session_id is not None else transcript.path.stem
+    messages = _identified(transcript.messages)
     _open_session(db, target)
     before = _held(db, target)
-    turns = split_turns(_identified(transcript.messages))
+    _require_same_beginning(transcript.path, target, messages, before.uids)
+    turns = split_turns(messages)
     if checkpoint_bytes is not None:
         for turn in turns:
             _add_checkpoint(turn, checkpoint_bytes)
-    new = [message for turn in turns for message in turn if _uid(message) not in before.uids]
-    written = sum(json_bytes(_public(message)) for message in new)
-    handed_over = sum(_checkpoint_bytes(message) for message in new)
-    refused = _flush(TranscriptFlusher(db, target), transcript.path, turns, on_turn)
+    new = {at for at, message in enumerate(messages) if _uid(message) not in before.uids}
+    written = sum(json_bytes(_public(messages[at])) for at in new)
+    handed_over = sum(_checkpoint_bytes(messages[at]) for at in new)
+    refused = _flush(TranscriptFlusher(db, target), turns, on_turn)
     kept = _held(db, target).checkpoint_bytes
     return RecordReport(
         path=str(transcript.path),
         session_id=target,
-        messages=len(transcript.messages),
+        messages=len(messages),
         new_messages=len(new),
         turns=len(turns),
         bytes_written=written,
         checkpoint_bytes=handed_over,
         checkpoint_bytes_kept=kept,
         checkpoint_bytes_saved=handed_over - (kept - before.checkpoint_bytes),
-        refused=refused,
+        refused=[value for value in refused if value.message - 1 in new],
     )
 
 
@@ -204,7 +217,12 @@ def _begins(messages: list[Message], at: int, role: str) -> bool:
 
 
 def _identified(messages: list[Message]) -> list[Message]:
-    return [message | {"_message_uid": f"transcript-{at}"} for at, message in enumerate(messages)]
+    return [message | {"_message_uid": _made_uid(at, message)} for at, message in enumerate(messages)]
+
+
+def _made_uid(at: int, message: Message) -> str:
+    text = json.dumps(message, sort_keys=True)
+    return f"{_UID_PREFIX}{at}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _uid(message: Message) -> Any:
@@ -236,6 +254,20 @@ def _open_session(db: SessionDB, session_id: str) -> None:
         raise CompressionSessionClosedError(session_id)
 
 
+def _require_same_beginning(
+    path: Path, session_id: str, messages: list[Message], held: frozenset[str]
+) -> None:
+    """Two files of one name, or a file that was rewritten, must not be mixed in one session."""
+    taken = {uid.rpartition("-")[0] for uid in held if uid.startswith(_UID_PREFIX)}
+    for at, message in enumerate(messages):
+        if _uid(message) not in held and f"{_UID_PREFIX}{at}" in taken:
+            reason = (
+                f"session {session_id!r} holds a different message {at + 1}; "
+                "record this file under an id of its own with --session"
+            )
+            raise TranscriptError(path, None, reason)
+
+
 def _held(db: SessionDB, session_id: str) -> _Held:
     uids: set[str] = set()
     checkpoint_bytes, last_id = 0, 0
@@ -247,27 +279,15 @@ def _held(db: SessionDB, session_id: str) -> _Held:
 
 
 def _flush(
-    flusher: TranscriptFlusher, path: Path, turns: list[list[Message]], on_turn: Callable[[], None]
-) -> int:
+    flusher: TranscriptFlusher, turns: list[list[Message]], on_turn: Callable[[], None]
+) -> list[RefusedValue]:
     live: list[Message] = []
-    refused = 0
+    refused: list[RefusedValue] = []
     for turn in turns:
+        done = len(live)
         live.extend(turn)
         if not flusher.flush(live):
-            raise _failure(path, flusher)
-        refused += len(flusher.last_refused)
+            raise flusher.last_error or HermesStateError("the flush failed without a reason")
+        refused += [RefusedValue(done + 1 + r["index"], r["key"], r["reason"]) for r in flusher.last_refused]
         on_turn()
     return refused
-
-
-def _failure(path: Path, flusher: TranscriptFlusher) -> HermesStateError:
-    error = flusher.last_error
-    if isinstance(error, MessageConflictError):
-        reason = (
-            f"session {error.session_id!r} holds another message under {error.message_uid!r}; "
-            "record this file under an id of its own with --session"
-        )
-        failure = TranscriptError(path, None, reason)
-        failure.__cause__ = error
-        return failure
-    return error or HermesStateError("the flush failed without a reason")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from hermes_state import errors
 from hermes_state.settings import Settings
 from tests.cli.conftest import PROJECT
 
+WITH_PACKAGE = {**os.environ, "PYTHONPATH": str(PROJECT)}
 README = PROJECT / "README.md"
 PAGES = [README, PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 
@@ -25,7 +27,12 @@ def test_the_ten_lines_of_the_readme_are_the_quickstart_and_run(tmp_path: Path) 
     )
     assert quickstart.read_text(encoding="utf-8").endswith(block)
     done = subprocess.run(
-        [sys.executable, quickstart], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, quickstart],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=WITH_PACKAGE,
     )
     assert done.stderr == ""
     assert [word in done.stdout for word in ("six times seven", "'42'", "compaction", "Thank you.")] == [
@@ -35,7 +42,9 @@ def test_the_ten_lines_of_the_readme_are_the_quickstart_and_run(tmp_path: Path) 
 
 
 def test_the_schema_page_is_what_the_models_say() -> None:
-    subprocess.run([sys.executable, PROJECT / "docs" / "generate_schema.py", "--check"], check=True)
+    subprocess.run(
+        [sys.executable, PROJECT / "docs" / "generate_schema.py", "--check"], check=True, env=WITH_PACKAGE
+    )
 
 
 def test_every_error_stands_in_the_table() -> None:

@@ -12,6 +12,14 @@ from tests.support.raw import RawSql
 
 CHECKPOINT = 5_000
 
+REFUSING = {
+    "sqlite": (
+        "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN new.content = 'refused' "
+        "BEGIN SELECT raise(ABORT, 'refused'); END"
+    ),
+    "postgresql": "ALTER TABLE messages ADD CONSTRAINT refuse CHECK (content <> 'refused')",
+}
+
 
 def _report(output: str) -> dict[str, Any]:
     (report,) = json.loads(output)["sessions"]
@@ -32,18 +40,19 @@ def test_a_transcript_is_recorded_into_the_session_of_its_stem(
     assert result.stderr == ""
 
 
-def test_every_turn_is_one_transaction(db: SessionDB, run: Run, transcript: Write, raw: RawSql) -> None:
-    """A message that the schema refuses in the third turn leaves the first two."""
-    messages = [
-        *talk("user", "assistant", "user", "assistant", "user"),
-        {"role": "assistant", "content": "refused"},
-    ]
-    db.ensure_session("talk", source="transcript")
-    db.append_message("talk", "user", "somebody else's", message_uid="transcript-5")
+def test_every_turn_is_one_transaction(
+    db: SessionDB, run: Run, transcript: Write, raw: RawSql, backend: str
+) -> None:
+    """The database refuses the last message of the third turn: the first two turns are there, whole."""
+    db.ensure_session("talk", source="cli")
+    raw(REFUSING[backend])
+    messages = [*talk("user", "assistant", "user", "assistant"), *talk("user", "assistant")]
+    messages[5]["content"] = "refused"
     result = run("record", transcript(messages), code=1)
-    assert _contents(raw, "talk") == ["somebody else's", "text 0", "text 1", "text 2", "text 3"]
-    assert result.stderr.startswith("TranscriptError: ")
-    assert "--session" in result.stderr
+    assert _contents(raw, "talk") == ["text 0", "text 1", "text 2", "text 3"]
+    assert raw.value("SELECT message_count FROM sessions") == 4
+    assert result.stderr.startswith("ConstraintViolationError: ")
+    assert result.stderr.count("\n") == 1
 
 
 def test_the_second_run_writes_nothing_and_says_so(run: Run, raw: RawSql) -> None:
@@ -74,7 +83,8 @@ def test_a_changed_transcript_is_refused_and_the_session_stays(
     changed = talk("user", "assistant")
     changed[1]["content"] = "other"
     result = run("record", transcript(changed), code=1)
-    assert "transcript-1" in result.stderr
+    assert "holds a different message 2" in result.stderr
+    assert "--session" in result.stderr
     assert _contents(raw, "talk") == ["text 0", "text 1"]
     run("record", transcript(changed), "--session", "second")
     assert _contents(raw, "second") == ["text 0", "other"]
@@ -123,7 +133,7 @@ def test_a_malformed_file_writes_nothing_of_itself_and_keeps_what_came_before(
 
 
 def test_a_value_that_cannot_be_stored_does_not_stop_the_recording(
-    run: Run, tmp_path: Path, raw: RawSql
+    run: Run, tmp_path: Path, raw: RawSql, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "odd.jsonl"
     path.write_text(
@@ -131,10 +141,14 @@ def test_a_value_that_cannot_be_stored_does_not_stop_the_recording(
         encoding="utf-8",
     )
     result = run("record", "--json", path)
-    assert _report(result.stdout)["refused"] == 1
-    assert "1 messages held a value that is kept as text only" in result.stderr
+    refused = {"message": 2, "key": "tool_calls", "reason": "a number is not finite"}
+    assert _report(result.stdout)["refused"] == [refused]
+    assert result.stderr == f"{path}: message 2, key 'tool_calls': a number is not finite; kept as text\n"
+    assert caplog.records == []
     assert _contents(raw, "odd") == ["a", "b"]
-    assert "NaN" in raw.value("SELECT extra FROM messages WHERE content = ?", "b")
+    (extra,) = raw.json("SELECT extra FROM messages WHERE content = ?", "b")
+    assert extra["_refused"][0]["text"] == "[nan]"
+    assert _report(run("record", "--json", path).stdout)["refused"] == []
 
 
 def test_a_session_closed_by_compression_is_refused(
@@ -166,7 +180,7 @@ def test_json_output_is_nothing_but_json_and_names_the_store(run: Run, store_url
 
 def test_the_table_adds_up_and_ends_with_the_store(run: Run, store_url: str) -> None:
     lines = run("record", *SAMPLES.glob("*.jsonl")).stdout.rstrip("\n").split("\n")
-    total = next(line.split() for line in lines if line.startswith("total"))
+    total = next(line.split() for line in lines if line.split()[:1] == ["total"])
     assert total[1:4] == ["38", "38", "13"]
     assert lines[-1].split(": ")[0] in store_url
 

@@ -103,8 +103,8 @@ def test_a_row_of_another_program_with_an_impossible_time_is_shown(
     run: Run, db: SessionDB, raw: RawSql
 ) -> None:
     db.ensure_session("s", source="cli")
-    raw("INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', 'when?', 1e300)")
-    assert "when?" in run("sessions", "show", "s").stdout
+    raw("INSERT INTO messages (session_id, role, content, timestamp) VALUES ('s', 'user', 'once', 1e300)")
+    assert "once" in run("sessions", "show", "s").stdout
 
 
 def test_a_lone_surrogate_in_a_replay_payload_is_still_json(run: Run, db: SessionDB) -> None:

@@ -49,7 +49,7 @@ def test_help_tells_the_exit_codes(cli: Run) -> None:
     assert "1 the store refused" in " ".join(cli("--help").stdout.split())
 
 
-@pytest.mark.parametrize("url", ["nonsense", "mysql://root@localhost/x", "postgresql://["])
+@pytest.mark.parametrize("url", ["nonsense", "mysql://root@localhost/x", "postgresql://host:port/x"])
 def test_a_url_that_cannot_be_used_is_one_line(cli: Run, url: str) -> None:
     result = cli("--url", url, "current", code=1)
     assert result.stderr.startswith("InvalidArgumentError: ")
