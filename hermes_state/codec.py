@@ -11,8 +11,8 @@ import math
 import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import Any
-from uuid import uuid4
 
 from hermes_state.checkpoints import has_checkpoint, strip_items
 from hermes_state.errors import InvalidMessageError
@@ -103,7 +103,7 @@ def encode_batch(
             values[_TIMESTAMP] = max(now, _next_time(previous))
         previous = values[_TIMESTAMP]
         if values[_UID] is None:
-            values[_UID] = uuid4().hex
+            values[_UID] = token_hex(16)
     return encoded
 
 

@@ -6,24 +6,35 @@ import logging
 from collections.abc import Sequence
 from typing import Any, cast
 
-from hermes_state.codec import MESSAGE_COLUMNS, decoded
+from hermes_state.codec import ASSISTANT_ONLY, MESSAGE_COLUMNS, decoded
 from hermes_state.records import ConversationMessage, MessageRecord
 
 logger = logging.getLogger(__name__)
 
 READ_COLUMNS = ("id", *MESSAGE_COLUMNS)
-_EXTRA = READ_COLUMNS.index("extra")
+_NOT_UNKNOWN = frozenset((*READ_COLUMNS, "message_id")) - {"content_parts", "extra"}
+
+_USUAL = (
+    "id", "role", "content", "timestamp", "tool_call_id", "tool_name", "tool_calls", "observed", "finish_reason",
+    "reasoning", "reasoning_content",
+)  # fmt: skip
+_RARE = (
+    "content_parts", "platform_message_id", "token_count", "effect_disposition", "api_content", "display_kind",
+    "display_metadata", "reasoning_details", "codex_reasoning_items", "codex_message_items", "extra",
+)  # fmt: skip
+CONVERSATION_COLUMNS = (*_USUAL, *_RARE)
+_FIRST_RARE = len(_USUAL)
+_NAMED = {"platform_message_id": "message_id"}
+_JSON = frozenset(("display_metadata", "reasoning_details", "codex_reasoning_items", "codex_message_items"))
 
 
 def decode_row(values: Sequence[Any]) -> MessageRecord:
     """The whole row: every key of CONTRACT.md section 2, absent values ``None``, unknown keys spread back."""
-    if bytes in map(type, values):
-        values = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values]
     (
         row_id, session_id, uid, role, content, parts, call_id, calls, tool_name, timestamp, tokens, finish, reasoning,
         reasoning_content, details, items, message_items, platform_id, observed, effect, api_content, kind, metadata,
         extra, active, compacted,
-    ) = values  # fmt: skip
+    ) = _as_text(values)  # fmt: skip
     record: dict[str, Any] = {
         "id": row_id,
         "session_id": session_id,
@@ -57,34 +68,56 @@ def decode_row(values: Sequence[Any]) -> MessageRecord:
     return cast("MessageRecord", record)
 
 
-_OPTIONAL = (
-    "tool_call_id", "tool_name", "tool_calls", "platform_message_id", "observed", "token_count", "effect_disposition",
-    "api_content", "display_kind", "display_metadata",
-)  # fmt: skip
-_OF_ASSISTANTS = (
-    "finish_reason", "reasoning", "reasoning_content", "reasoning_details", "codex_reasoning_items",
-    "codex_message_items",
-)  # fmt: skip
-_NOT_UNKNOWN = frozenset((*READ_COLUMNS, "message_id")) - {"content_parts", "extra"}
-
-
 def decode_conversation(values: Sequence[Any]) -> ConversationMessage:
-    """The message as it is sent to a model: what is absent is left out (CONTRACT.md section 2)."""
-    record = cast("dict[str, Any]", decode_row(values))
-    message: dict[str, Any] = {
-        "role": record["role"],
-        "content": record["content"],
-        "timestamp": record["timestamp"],
-    }
-    names = (*_OPTIONAL, *_OF_ASSISTANTS) if record["role"] == "assistant" else _OPTIONAL
-    for name in names:
-        value = record[name]
-        if value is None or (name == "observed" and not value) or (name == "reasoning" and value == ""):
-            continue
-        message["message_id" if name == "platform_message_id" else name] = value
-    if values[_EXTRA] is not None:
-        message.update((k, v) for k, v in record.items() if k not in _NOT_UNKNOWN)
+    """The message as it is sent to a model, from a row in ``CONVERSATION_COLUMNS`` order.
+
+    What is absent is left out (CONTRACT.md section 2).
+    """
+    usual, rare = values[:_FIRST_RARE], values[_FIRST_RARE:]
+    row_id, role, content, timestamp, call_id, name, calls, observed, finish, reasoning, reasoning_content = (
+        _as_text(usual)
+    )
+    message: dict[str, Any] = {"role": role, "content": content, "timestamp": timestamp}
+    if call_id is not None:
+        message["tool_call_id"] = call_id
+    if name is not None:
+        message["tool_name"] = name
+    if calls is not None and (value := _json(row_id, "tool_calls", calls)) is not None:
+        message["tool_calls"] = value
+    if observed:
+        message["observed"] = True
+    if role == "assistant":
+        if finish is not None:
+            message["finish_reason"] = finish
+        if reasoning:
+            message["reasoning"] = reasoning
+        if reasoning_content is not None:
+            message["reasoning_content"] = reasoning_content
+    if rare.count(None) != len(rare):
+        _add_rare(message, row_id, rare)
     return cast("ConversationMessage", message)
+
+
+def _add_rare(message: dict[str, Any], row_id: int, rare: Sequence[Any]) -> None:
+    is_assistant = message["role"] == "assistant"
+    for name, value in zip(_RARE, _as_text(rare), strict=True):
+        if value is None or (name in ASSISTANT_ONLY and not is_assistant):
+            continue
+        if name == "content_parts":
+            message["content"] = _parts(row_id, value, message["content"])
+        elif name == "extra":
+            _spread(message, row_id, value)
+        elif name not in _JSON:
+            message[_NAMED.get(name, name)] = value
+        elif (decoded_value := _json(row_id, name, value)) is not None:
+            message[name] = decoded_value
+
+
+def _as_text(values: Sequence[Any]) -> Sequence[Any]:
+    """Another program may have stored bytes in a text column of SQLite."""
+    if bytes in map(type, values):
+        return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values]
+    return values
 
 
 def _json(row_id: int, name: str, text: Any) -> Any:

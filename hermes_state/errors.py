@@ -325,10 +325,6 @@ def translate(error: BaseException) -> HermesStateError | None:
 
     The caller raises the result ``from error``. Programming errors (``TypeError``, ...) give ``None``.
     """
-    if isinstance(error, sa_exc.TimeoutError):
-        return StoreBusyError("no free connection in the pool")
-    if isinstance(error, sa_exc.ResourceClosedError):
-        return StoreClosedError("the connection is closed")
     if isinstance(error, sa_exc.DBAPIError):
         lost = error.connection_invalidated or isinstance(
             error, (sa_exc.OperationalError, sa_exc.InterfaceError)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
@@ -20,12 +18,11 @@ from hermes_state.errors import (
     StoreBusyError,
     StoreClosedError,
     StoreReadOnlyError,
-    UnitOfWorkOpenError,
 )
 from hermes_state.records import ConversationMessage, ImportReport, MessageRecord, SessionRecord
 from hermes_state.repositories.base import require_count
 from hermes_state.settings import Settings
-from hermes_state.unit_of_work import UnitOfWork
+from hermes_state.unit_of_work import OpenUnits, UnitOfWork
 
 Result = TypeVar("Result")
 
@@ -62,7 +59,7 @@ class SessionDB:
         self.max_text_bytes = self._settings.max_text_bytes
         self._reader = self.engine.execution_options(**{READ_ONLY_OPTION: True})
         self._operations = operations_for(self.engine)
-        self._local = threading.local()
+        self._open_here = OpenUnits()
         self._closed = False
         try:
             self._open_schema(migrate)
@@ -86,21 +83,14 @@ class SessionDB:
         self._closed = True
         self.engine.dispose()
 
-    @contextmanager
-    def unit_of_work(self) -> Iterator[UnitOfWork]:
-        """One write transaction for several verbs: commits when the block ends, rolls back when it raises.
+    def unit_of_work(self) -> UnitOfWork:
+        """One write transaction for several verbs: commits when its block ends, rolls back when that raises.
 
         Writing verbs of the store itself raise ``UnitOfWorkOpenError`` meanwhile in the same thread.
         """
-        self._check_writable()
-        if getattr(self._local, "writing", False):
-            raise UnitOfWorkOpenError("a unit of work of this thread is open")
-        self._local.writing = True
-        try:
-            with self._unit(commits=True) as uow:
-                yield uow
-        finally:
-            self._local.writing = False
+        if self.read_only and not self._closed:
+            raise StoreReadOnlyError("the store was opened read-only")
+        return self._unit(commits=True)
 
     # Sessions
 
@@ -276,13 +266,8 @@ class SessionDB:
         if self._closed:
             raise StoreClosedError("the store is closed")
         engine = self.engine if commits else self._reader
-        return UnitOfWork(engine, self._operations, self.max_text_bytes, commits=commits)
-
-    def _check_writable(self) -> None:
-        if self._closed:
-            raise StoreClosedError("the store is closed")
-        if self.read_only:
-            raise StoreReadOnlyError("the store was opened read-only")
+        open_here = self._open_here if commits else None
+        return UnitOfWork(engine, self._operations, self.max_text_bytes, open_here)
 
     def _read(self, work: Callable[[UnitOfWork], Result]) -> Result:
         with self._unit(commits=False) as uow:

@@ -6,6 +6,7 @@ repositories never commit. Driver errors arrive typed: the engine translates the
 
 from __future__ import annotations
 
+import threading
 from functools import cached_property
 from types import TracebackType
 from typing import Self
@@ -13,12 +14,18 @@ from typing import Self
 import sqlalchemy as sa
 
 from hermes_state.dialects import DialectOperations
-from hermes_state.errors import translate
+from hermes_state.errors import StoreBusyError, UnitOfWorkOpenError
 from hermes_state.repositories.base import Transaction
 from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.meta import MetaRepository
 from hermes_state.repositories.portable import PortableRepository
 from hermes_state.repositories.sessions import SessionRepository
+
+
+class OpenUnits(threading.local):
+    """Whether the current thread has a write transaction of one store open; a second one would wait for the first."""
+
+    writing = False
 
 
 class UnitOfWork:
@@ -30,24 +37,28 @@ class UnitOfWork:
     """
 
     def __init__(
-        self, engine: sa.Engine, operations: DialectOperations, max_text_bytes: int, *, commits: bool = True
+        self,
+        engine: sa.Engine,
+        operations: DialectOperations,
+        max_text_bytes: int,
+        open_here: OpenUnits | None,
     ) -> None:
+        """``open_here`` knows the write transactions of the thread; without it the unit reads and never commits."""
         self._engine = engine
         self._operations = operations
         self._max_text_bytes = max_text_bytes
-        self._commits = commits
+        self._open_here = open_here
 
     def __enter__(self) -> Self:
+        if self._open_here is not None:
+            if self._open_here.writing:
+                raise UnitOfWorkOpenError("a unit of work of this thread is open")
+            self._open_here.writing = True
         try:
-            self._conn = self._engine.connect()
-        except sa.exc.TimeoutError as error:
-            raise translate(error) or error from error
-        try:
-            self._conn.begin()
+            self._begin()
         except BaseException:
-            self._conn.close()
+            self._forget()
             raise
-        self._transaction = Transaction(self._conn, self._operations, self._max_text_bytes)
         return self
 
     def __exit__(
@@ -58,7 +69,8 @@ class UnitOfWork:
         finally:
             self._transaction.ended = True
             self._conn.close()
-        if error is None and self._commits:
+            self._forget()
+        if error is None:
             for step in self._transaction.after_commit:
                 step()
 
@@ -88,9 +100,25 @@ class UnitOfWork:
         """Export and import inside this transaction."""
         return PortableRepository(self._transaction)
 
+    def _begin(self) -> None:
+        try:
+            self._conn = self._engine.connect()
+        except sa.exc.TimeoutError as error:
+            raise StoreBusyError("no connection of the pool became free") from error
+        try:
+            self._conn.begin()
+        except BaseException:
+            self._conn.close()
+            raise
+        self._transaction = Transaction(self._conn, self._operations, self._max_text_bytes)
+
+    def _forget(self) -> None:
+        if self._open_here is not None:
+            self._open_here.writing = False
+
     def _finish(self, *, failed: bool) -> None:
         transaction = self._conn.get_transaction()
-        if failed or not self._commits:
+        if failed or self._open_here is None:
             if transaction is not None:
                 transaction.rollback()
             return

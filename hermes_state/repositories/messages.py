@@ -10,7 +10,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from hermes_state.codec import MESSAGE_COLUMNS, EncodedMessage, encode_batch
-from hermes_state.decoding import decode_conversation, decode_row
+from hermes_state.decoding import CONVERSATION_COLUMNS, READ_COLUMNS, decode_conversation, decode_row
 from hermes_state.records import ConversationMessage, MessageRecord
 from hermes_state.repositories import rows
 from hermes_state.repositories.appending import BatchAppend, Landed
@@ -83,7 +83,7 @@ class MessageRepository(Repository):
         found = [
             decode_conversation(row)
             for session_id in session_ids
-            for row in self._select(session_id, include_inactive, None, None)
+            for row in self._select(session_id, include_inactive, columns=CONVERSATION_COLUMNS)
         ]
         return found if len(session_ids) == 1 else without_repeated_questions(found)
 
@@ -149,7 +149,13 @@ class MessageRepository(Repository):
         return [Landed(ids[m.values[_UID]], m.values[_TIMESTAMP]) for m in encoded]
 
     def _select(
-        self, session_id: str, include_inactive: bool, after_id: int | None, limit: int | None
+        self,
+        session_id: str,
+        include_inactive: bool,
+        after_id: int | None = None,
+        limit: int | None = None,
+        *,
+        columns: tuple[str, ...] = READ_COLUMNS,
     ) -> list[rows.Row]:
         values: dict[str, Any] = {"session_id": session_id}
         conditions: list[sa.ColumnElement[bool]] = [] if include_inactive else [_MESSAGES.c.active]
@@ -160,13 +166,13 @@ class MessageRepository(Repository):
             values["at_most"] = require_count("limit", limit)
 
         def build() -> sa.Executable:
-            stmt = rows.whole(*conditions)
+            stmt = rows.select(*conditions, columns=columns)
             return stmt if limit is None else stmt.limit(sa.bindparam("at_most", type_=sa.BigInteger))
 
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return []
-            key = ("messages.select", include_inactive, after_id is None, limit is None)
+            key = ("messages.select", columns, include_inactive, after_id is None, limit is None)
             return list(self._operations.compiled(key, build).execute(conn, **values))
 
     def _stamp_at_commit(

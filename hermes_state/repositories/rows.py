@@ -5,7 +5,7 @@ Every statement names the session, so that the store can be distributed by sessi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,10 +23,13 @@ _KEPT_ON_UPDATE = ("session_id", "message_uid", "active", "compacted")
 Row = Any  # one stored row: a sequence of values in READ_COLUMNS order
 
 
-def whole(*conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Whole rows of the session in ``READ_COLUMNS`` order, oldest first (by id, never by timestamp)."""
-    columns = [MESSAGES.c[name] for name in READ_COLUMNS]
-    return sa.select(*columns).where(OF_SESSION, *conditions).order_by(MESSAGES.c.id)
+def select(*conditions: sa.ColumnElement[bool], columns: Sequence[str] = READ_COLUMNS) -> sa.Select[Any]:
+    """Rows of the session, whole ones if not asked otherwise, oldest first (by id, never by timestamp)."""
+    return (
+        sa.select(*[MESSAGES.c[name] for name in columns])
+        .where(OF_SESSION, *conditions)
+        .order_by(MESSAGES.c.id)
+    )
 
 
 def active_by_id(transaction: Transaction, session_id: str, ids: Iterable[Any]) -> dict[int, Row]:
@@ -66,7 +69,7 @@ def _matching(
 ) -> list[Row]:
     def build() -> sa.Executable:
         matches = transaction.operations.is_any_of(MESSAGES.c[name], "wanted")
-        return whole(matches, MESSAGES.c.active) if only_active else whole(matches)
+        return select(matches, MESSAGES.c.active) if only_active else select(matches)
 
     stmt = transaction.operations.compiled(("rows.matching", name, only_active), build)
     wanted = transaction.operations.list_value(values)
