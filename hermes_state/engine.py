@@ -11,6 +11,7 @@ import logging
 import os
 import sqlite3
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from hermes_state.errors import (
     NotADatabaseError,
     StoreReadOnlyError,
     StoreUnavailableError,
+    UndecodableTextError,
     redact,
     translate,
 )
@@ -75,7 +77,23 @@ def build_engine(url: URL, settings: Settings, *, read_only: bool = False, pool:
     build = _sqlite_engine if url.get_backend_name() == "sqlite" else _postgresql_engine
     engine = build(url, settings, read_only=read_only, pool=pool)
     sa.event.listen(engine, "handle_error", _typed_error)
+    _engines.add(engine)
     return engine
+
+
+def _drop_inherited_connections() -> None:
+    """In a forked child: a connection cannot be shared between processes.
+
+    SQLite's must be closed before the child opens the file, since its locks are accounted by process; closing a
+    socket of PostgreSQL's would end the parent's session.
+    """
+    for engine in list(_engines):
+        engine.dispose(close=engine.dialect.name == "sqlite")
+
+
+_engines: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_inherited_connections)
 
 
 def _typed_error(context: sa.ExceptionContext) -> BaseException | None:
@@ -165,6 +183,7 @@ def _connect_sqlite(path: Path | None, read_only: bool) -> sqlite3.Connection:
 
 def _listen_sqlite(engine: sa.Engine, settings: Settings, *, read_only: bool) -> None:
     budget = settings.busy_timeout_seconds
+    is_tolerant = threading.Event()
 
     @sa.event.listens_for(engine, "connect")
     def _set_up(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
@@ -181,10 +200,23 @@ def _listen_sqlite(engine: sa.Engine, settings: Settings, *, read_only: bool) ->
     def _begin(connection: sa.Connection) -> None:
         driver = connection.connection.driver_connection
         assert driver is not None
+        if is_tolerant.is_set():
+            driver.text_factory = _tolerant_text
         if read_only or connection.get_execution_options().get(READ_ONLY_OPTION):
             driver.execute("BEGIN")
         else:
             _begin_immediate(driver, budget)
+
+    @sa.event.listens_for(engine, "handle_error")
+    def _become_tolerant(context: sa.ExceptionContext) -> None:
+        if isinstance(
+            translate(context.sqlalchemy_exception or context.original_exception), UndecodableTextError
+        ):
+            is_tolerant.set()
+
+
+def _tolerant_text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _choose_journal(cursor: Any) -> None:

@@ -10,6 +10,7 @@ Driver errors are told apart by result codes only: SQLite's extended result code
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -221,6 +222,13 @@ class StoreCorruptError(StoreError, RuntimeError):
     advice = "stop writing and restore a backup"
 
 
+class UndecodableTextError(StoreCorruptError):
+    """Another program stored text that is not UTF-8; from now on such text is read with U+FFFD in it."""
+
+    transient = True
+    advice = "try again"
+
+
 class NotADatabaseError(StoreError, ValueError):
     """The path names something that is not a SQLite database; it was left untouched."""
 
@@ -326,6 +334,9 @@ def translate(error: BaseException) -> HermesStateError | None:
     The caller raises the result ``from error``. Programming errors (``TypeError``, ...) give ``None``.
     """
     if isinstance(error, sa_exc.DBAPIError):
+        if type(error.orig) is sqlite3.OperationalError and not hasattr(error.orig, "sqlite_errorcode"):
+            # Not from SQLite but from Python's driver, which could not decode what it was to return.
+            return UndecodableTextError("text of another program is not UTF-8")
         lost = error.connection_invalidated or isinstance(
             error, (sa_exc.OperationalError, sa_exc.InterfaceError)
         )

@@ -18,6 +18,7 @@ from hermes_state.errors import (
     StoreBusyError,
     StoreClosedError,
     StoreReadOnlyError,
+    UndecodableTextError,
 )
 from hermes_state.records import ConversationMessage, ImportReport, MessageRecord, SessionRecord
 from hermes_state.repositories.base import require_count
@@ -270,8 +271,11 @@ class SessionDB:
         return UnitOfWork(engine, self._operations, self.max_text_bytes, open_here)
 
     def _read(self, work: Callable[[UnitOfWork], Result]) -> Result:
-        with self._unit(commits=False) as uow:
-            return work(uow)
+        def attempt() -> Result:
+            with self._unit(commits=False) as uow:
+                return work(uow)
+
+        return _patiently(attempt)
 
     def _write(self, work: Callable[[UnitOfWork], Result]) -> Result:
         """Runs ``work`` in a transaction; one that the database gave up on (deadlock, serialization) is run again."""
@@ -280,12 +284,7 @@ class SessionDB:
             with self.unit_of_work() as uow:
                 return work(uow)
 
-        try:
-            return attempt()
-        except StoreBusyError as error:
-            if not _can_run_again(error):
-                raise
-            return _again(attempt)
+        return _patiently(attempt)
 
     def _append_part(
         self, session_id: str, messages: Sequence[Any], encoded: Sequence[Any], turn_lease_holder: str | None
@@ -295,8 +294,19 @@ class SessionDB:
         )
 
 
+def _patiently(attempt: Callable[[], Result]) -> Result:
+    try:
+        return attempt()
+    except (StoreBusyError, UndecodableTextError) as error:
+        if not _can_run_again(error):
+            raise
+        return _again(attempt)
+
+
 def _can_run_again(error: BaseException) -> bool:
-    """Deadlocks and serialization failures: the database undid the whole unit and nothing is left of it."""
+    """Deadlocks and serialization failures, of which nothing is left; text that only the next reading tolerates."""
+    if isinstance(error, UndecodableTextError):
+        return True
     return getattr(error.__cause__, "sqlstate", None) in ("40001", "40P01")
 
 
