@@ -175,6 +175,12 @@ def _is_at_head(engine: sa.Engine) -> bool:
 
 
 def _problem(conn: sa.Connection) -> SchemaError | None:
+    problem = _first_sight(conn)
+    # On PostgreSQL each statement sees its own moment: an upgrade may have ended between the two.
+    return _first_sight(conn) if isinstance(problem, SchemaMismatchError) else problem
+
+
+def _first_sight(conn: sa.Connection) -> SchemaError | None:
     found = _catalogue(conn)
     ours = found.keys() & metadata.tables.keys()
     version = _version(conn, found)

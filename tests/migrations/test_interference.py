@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from hermes_state import upgrades
+from hermes_state.errors import SchemaBehindError
 from tests.migrations.conftest import Connect
 from tests.support import catalogue
 from tests.support.raw import RawSql
@@ -145,3 +146,30 @@ def test_an_upgrade_that_fails_has_done_nothing(engine: sa.Engine, sql: RawSql, 
     sa.event.remove(engine, "before_cursor_execute", fail)
     upgrades.upgrade(engine)
     assert upgrades.current(engine) == upgrades.HEAD
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("backend", ["postgresql"])
+@pytest.mark.parametrize("move", ["upgrade", "downgrade"])
+def test_a_look_is_not_misled_by_an_upgrade_that_ends_in_the_middle_of_it(
+    migrated: sa.Engine, empty_url: str, connect: Connect, move: str
+) -> None:
+    """PostgreSQL gives each statement its own snapshot: tables of before, version of after."""
+    if move == "upgrade":
+        upgrades.downgrade(migrated, "base")
+    other = connect(empty_url)
+    moves = [lambda: upgrades.upgrade(other) if move == "upgrade" else upgrades.downgrade(other, "base")]
+
+    def interfere(*call: object) -> None:
+        if "version_num" in str(call[2]) and moves:
+            moves.pop()()
+
+    sa.event.listen(migrated, "before_cursor_execute", interfere)
+    expected = None if move == "downgrade" else upgrades.HEAD
+    with migrated.connect() as conn:
+        if expected is None:
+            with pytest.raises(SchemaBehindError):
+                upgrades.check_schema(conn)
+        else:
+            upgrades.check_schema(conn)
+    assert upgrades.current(other) == expected
