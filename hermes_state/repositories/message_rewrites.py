@@ -1,0 +1,58 @@
+"""Rewriting a transcript: the counters equal the active rows after each verb, the strip runs in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from hermes_state.repositories import rows
+from hermes_state.repositories.counters import SessionCounters
+from hermes_state.repositories.message_writes import MessageWrites
+from hermes_state.text import is_usable_id
+
+_MESSAGES = rows.MESSAGES
+
+
+class MessageRewrites(MessageWrites):
+    """Verbs that insert new rows in the place of old ones; they raise ``SessionNotFoundError``."""
+
+    def replace(self, session_id: str, messages: Sequence[Any], active_only: bool = False) -> int:
+        """Deletes the rows of the session, or only the active ones, and inserts ``messages``; returns their number."""
+        condition = [_MESSAGES.c.active] if active_only else []
+        drop = sa.delete(_MESSAGES).where(_MESSAGES.c.session_id == session_id, *condition)
+        return self._rewrite(session_id, messages, drop)
+
+    def archive_and_compact(self, session_id: str, compacted: Sequence[Any]) -> int:
+        """Archives every active row as compacted and inserts ``compacted`` as the live ones; returns their number."""
+        archive = (
+            sa.update(_MESSAGES)
+            .where(_MESSAGES.c.session_id == session_id, _MESSAGES.c.active)
+            .values(active=False, compacted=True)
+        )
+        return self._rewrite(session_id, compacted, archive)
+
+    def clear(self, session_id: str) -> int:
+        """Deletes every row of the session, whatever its state; returns their number."""
+        with self._transaction.verb() as conn:
+            if not is_usable_id(session_id):
+                return 0
+            gone = conn.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.session_id == session_id))
+            SessionCounters(conn, self._operations, session_id).set(0, 0)
+        return gone.rowcount
+
+    def _rewrite(self, session_id: str, messages: Sequence[Any], make_room: sa.Executable) -> int:
+        encoded = self.encode(session_id, messages)
+        with self._transaction.verb() as conn:
+            counters = SessionCounters(conn, self._operations, session_id)
+            counters.lock()
+            conn.execute(make_room)
+            landed = self.insert_new(session_id, encoded)
+            counters.set(len(encoded), sum(m.tool_call_count for m in encoded))
+            if any(m.is_carrier for m in encoded):
+                self._operations.strip_shadowed_checkpoints(conn, session_id)
+        # A dict that knows its row learns the new one; rows that get_messages gave stay as they are.
+        known = [m if isinstance(m, dict) and "_row_id" in m else None for m in messages]
+        self.stamp_at_commit(known, encoded, landed)
+        return len(encoded)

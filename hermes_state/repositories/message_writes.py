@@ -1,0 +1,72 @@
+"""What every write of messages shares: encoding, inserting as rows of their own, stamping after the commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from secrets import token_hex
+from typing import Any
+
+from hermes_state.codec import MESSAGE_COLUMNS, EncodedMessage, encode_batch
+from hermes_state.repositories import rows
+from hermes_state.repositories.appending import Landed
+from hermes_state.repositories.base import Repository
+
+_UID = MESSAGE_COLUMNS.index("message_uid")
+_TIMESTAMP = MESSAGE_COLUMNS.index("timestamp")
+
+
+class MessageWrites(Repository):
+    """Base of the repositories that insert messages."""
+
+    def encode(self, session_id: str, messages: Sequence[Any]) -> list[EncodedMessage]:
+        """The checked rows of ``messages``; raises ``InvalidMessageError`` before any SQL."""
+        return encode_batch(
+            messages, session_id=session_id, max_text_bytes=self._transaction.max_text_bytes, clock=time.time
+        )
+
+    def insert_new(self, session_id: str, encoded: Sequence[EncodedMessage]) -> list[Landed | None]:
+        """Inserts every message as a row of its own; a uid that is taken is replaced by a new one, none is lost."""
+        taken = set(rows.by_uid(self._transaction, session_id, [m.values[_UID] for m in encoded]))
+        for message in encoded:
+            if message.values[_UID] in taken:
+                message.values[_UID] = token_hex(16)
+            taken.add(message.values[_UID])
+        ids = self._operations.insert_messages(
+            self._transaction.conn, MESSAGE_COLUMNS, [m.values for m in encoded]
+        )
+        return [Landed(ids[m.values[_UID]], m.values[_TIMESTAMP]) for m in encoded]
+
+    def stamp_at_commit(
+        self, messages: Sequence[Any], encoded: Sequence[EncodedMessage], landed: Sequence[Landed | None]
+    ) -> None:
+        """Has the dicts among ``messages`` learn their row ids and times after the commit, and only then."""
+        self._transaction.after_commit.append(_stamper(messages, landed))
+        self._transaction.outcome_unknown.append(_identifier(messages, encoded))
+
+
+def _stamper(messages: Sequence[Any], landed: Sequence[Landed | None]) -> Callable[[], None]:
+    def stamp() -> None:
+        for message, place in zip(messages, landed, strict=True):
+            if isinstance(message, dict):
+                message["_row_id"] = landed_row(place).row_id
+                message["timestamp"] = landed_row(place).timestamp
+
+    return stamp
+
+
+def _identifier(messages: Sequence[Any], encoded: Sequence[EncodedMessage]) -> Callable[[], None]:
+    """What makes a retry safe when nobody knows whether a COMMIT took place: the dicts keep the uids of their rows."""
+
+    def identify() -> None:
+        for message, row in zip(messages, encoded, strict=True):
+            if isinstance(message, dict):
+                message.setdefault("_message_uid", row.values[_UID])
+
+    return identify
+
+
+def landed_row(place: Landed | None) -> Landed:
+    """The place of a message that a finished write has landed."""
+    assert place is not None
+    return place
