@@ -21,13 +21,14 @@ POSTGRESQL = make_url("postgresql+psycopg://").get_dialect()()
 
 INTRODUCTION = f"""# The schema
 
-Revision {HEAD}. Written by `python docs/generate_schema.py` from `hermes_state/models.py`; do not edit it by hand.
+Revision {HEAD}. Written by `python docs/generate_schema.py` from `hermes_state/models.py`; not edited by hand.
 
-Other programs may read these tables, and write them with few columns: every NOT NULL column has a server default, except
-for keys and references. Times are seconds since 1970 in UTC, double precision. The order of a conversation is
-`messages.id`; `messages.timestamp` is only shown. A message is *active* (the model is sent it), *compacted* (summarised away:
-`active` false, `compacted` true) or *rewound* (both false). JSON columns hold text that was encoded once: TEXT on SQLite,
-`json` on PostgreSQL. Alembic keeps its revision in `alembic_version`.
+Other programs may read these tables, and write them with few columns: every NOT NULL column has a server
+default, except for keys and references. Times are seconds since 1970 in UTC, double precision. The order of a
+conversation is `messages.id`; `messages.timestamp` is only shown. A message is *active* (the model is sent
+it), *compacted* (summarised away: `active` false, `compacted` true) or *rewound* (both false). JSON columns
+hold text that was encoded once: TEXT on SQLite, `json` on PostgreSQL. Alembic keeps its revision in
+`alembic_version`.
 """
 
 MEANINGS = {

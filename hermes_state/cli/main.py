@@ -36,7 +36,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Keeps the conversations of agents. Exit codes: 0 done, 1 the store refused or differs, 2 wrong usage.",
+    help=(
+        "Keeps the conversations of agents.\n\n"
+        "The store is that of --db or --url, else of HERMES_STATE_URL, else state.db in HERMES_HOME, "
+        "else state.db in the user's data folder. "
+        "Data goes to stdout, everything else to stderr. "
+        "Exit codes: 0 done, 1 the store refused or differs, 2 wrong usage."
+    ),
 )
 
 
@@ -57,7 +63,7 @@ def choose_store(
         ),
     ] = None,
 ) -> None:
-    """Without --db and --url: HERMES_STATE_URL, else state.db in HERMES_HOME, else in the user's data folder."""
+    """Finds out which store is meant."""
     tolerate_any_text()
     context.obj = find_target(db, url)
 

@@ -29,7 +29,7 @@ from hermes_state.transfer.transcripts import (
 Files = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE...",
+        metavar="FILE",
         exists=True,
         dir_okay=False,
         readable=True,

@@ -29,7 +29,7 @@ def upgrade(
     context: typer.Context,
     revision: Annotated[str, typer.Argument(metavar="[REV]", help="Target revision.")] = "head",
 ) -> None:
-    """Bring the schema up to REV (default: the newest) and print the revision."""
+    """Bring the schema up to a revision. Default: the newest. Prints the revision reached."""
     target = target_of(context)
     with target.engine() as engine:
         upgrades.upgrade(engine, revision)
@@ -41,7 +41,7 @@ def downgrade(
     revision: Annotated[str, typer.Argument(metavar="REV", help="Target revision, or 'base' for no tables.")],
     force: Annotated[bool, typer.Option("--force", help="Go on even where rows are lost.")] = False,
 ) -> None:
-    """Take the schema back to REV and print the revision; refused where rows would be lost, unless forced."""
+    """Take the schema back to a revision. Refused where rows would be lost, unless forced. Prints the revision."""
     target = target_of(context)
     with target.engine() as engine:
         upgrades.downgrade(engine, revision, force=force)
@@ -49,14 +49,14 @@ def downgrade(
 
 
 def current(context: typer.Context) -> None:
-    """Print the revision of the schema, or 'none' for a database without one."""
+    """Print the revision of the schema. Without tables it is 'none'. Changes nothing, makes no file."""
     target = target_of(context)
     with target.engine(read_only=True) as engine:
         _print_revision(upgrades.current(engine), target.shown)
 
 
 def check(context: typer.Context) -> None:
-    """Compare the tables with those this release expects; print each difference, exit 1 if there is one."""
+    """Compare the tables with this release. Prints each difference; exit code 1 if there is one."""
     target = target_of(context)
     with target.engine(read_only=True) as engine:
         differences = upgrades.check(engine)
@@ -71,7 +71,7 @@ def check(context: typer.Context) -> None:
 def sql(
     dialect: Annotated[Dialect, typer.Option(help="The database to write for.")] = Dialect.SQLITE,
 ) -> None:
-    """Print the SQL of an upgrade from nothing to the newest revision; no database is touched."""
+    """Print the SQL of an upgrade. From nothing to the newest revision; no database is touched."""
     typer.echo(upgrades.upgrade_sql(f"{dialect}://"), nl=False)
 
 
