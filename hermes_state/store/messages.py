@@ -12,7 +12,7 @@ from hermes_state.unit_of_work import UnitOfWork
 
 
 class MessageVerbs(StoreCore):
-    """Appending, reading and rewriting transcripts."""
+    """Appending and reading transcripts."""
 
     def append_message(self, session_id: str, role: str, content: Any = None, **keys: Any) -> int:
         """Appends one message, a batch of one; returns its row id (CONTRACT.md section 3)."""
@@ -68,21 +68,9 @@ class MessageVerbs(StoreCore):
 
         return self._read(read)
 
-    def replace_messages(self, session_id: str, messages: Sequence[Any], active_only: bool = False) -> int:
-        """Deletes the session's rows (or only the active ones) and inserts ``messages``; returns their number."""
-        return self._write(lambda uow: uow.messages.replace(session_id, messages, active_only))
-
-    def archive_and_compact(self, session_id: str, compacted: Sequence[Any]) -> int:
-        """Archives the active rows and inserts ``compacted`` as the live ones; returns the number of live rows."""
-        return self._write(lambda uow: uow.messages.archive_and_compact(session_id, compacted))
-
     def message_count(self, session_id: str | None = None) -> int:
         """The number of active messages of the session, or of the whole store (field report H2)."""
         return self._read(lambda uow: uow.messages.count(session_id))
-
-    def clear_messages(self, session_id: str) -> int:
-        """Deletes every row of the session and zeroes its counters; returns the number of rows deleted."""
-        return self._write(lambda uow: uow.messages.clear(session_id))
 
     def _append_part(
         self, session_id: str, messages: Sequence[Any], encoded: Sequence[Any], turn_lease_holder: str | None

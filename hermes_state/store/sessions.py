@@ -76,7 +76,3 @@ class SessionVerbs(StoreCore):
         """A page of sessions, most recently active first; see ``SessionRepository.list``."""
         kept = {"include_children": include_children, "include_archived": include_archived}
         return self._read(lambda uow: uow.sessions.list(limit, offset, source, **kept))
-
-    def get_compression_tip(self, session_id: str) -> str:
-        """The live end of the compression chain that starts at the session; the id itself when there is none."""
-        return self._read(lambda uow: uow.sessions.compression_tip(session_id))
