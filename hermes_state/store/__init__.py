@@ -1,0 +1,22 @@
+"""``SessionDB``: the facade, one verb for each intention of a user; each opens one unit of work."""
+
+from __future__ import annotations
+
+from hermes_state.store.lineages import LineageVerbs
+from hermes_state.store.messages import MessageVerbs
+from hermes_state.store.notes import NoteVerbs
+from hermes_state.store.rewrites import RewriteVerbs
+from hermes_state.store.sessions import SessionVerbs
+
+__all__ = ["SessionDB"]
+
+
+class SessionDB(SessionVerbs, MessageVerbs, RewriteVerbs, LineageVerbs, NoteVerbs):
+    """The store of one database, fixed when the object is made; safe to share between threads.
+
+    ``db_path`` names a SQLite file, ``url`` any supported database; without both the default of
+    ``hermes_state.settings.default_url`` is opened. ``migrate``: ``"auto"`` creates and upgrades a SQLite file and only
+    checks a server database, ``True`` upgrades either, ``False`` only checks. ``read_only`` never writes, not even the
+    schema. ``search_index``: ``"on"`` or ``"off"``. Errors: the schema errors, ``NotADatabaseError``,
+    ``StoreUnavailableError`` and ``InvalidArgumentError``; there is never a fall-back to another database.
+    """
