@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -132,4 +132,15 @@ class UnitOfWork:
         except BaseException:
             for step in self._transaction.outcome_unknown:
                 step()
+            self._undo()
             raise
+
+    def _undo(self) -> None:
+        """Ends a transaction whose COMMIT failed: SQLAlchemy counts it as ended and would pool the connection."""
+        if self._conn.invalidated:
+            return
+        driver: Any = self._conn.connection.dbapi_connection
+        try:
+            driver.rollback()
+        except self._engine.dialect.loaded_dbapi.Error:
+            self._conn.invalidate()

@@ -1,8 +1,8 @@
 """Appending a batch: the hot path of the package (CONTRACT.md section 3).
 
 A plain batch is two statements: one UPDATE of the session (lock, guards, counters) and one INSERT that hands back
-the ids by uid; a carrier adds the strip. Messages that name a row or a platform id cost one look-up of each
-kind, whatever the size of the batch.
+the ids by uid. A carrier adds the strip, platform ids one look-up, messages that name their row two and a lock;
+never does the number depend on the size of the batch.
 """
 
 from __future__ import annotations
@@ -45,18 +45,20 @@ class BatchAppend:
         self._counters = SessionCounters(transaction.conn, transaction.operations, session_id)
         self._changed: dict[int, EncodedMessage] = {}
         self._call_change = 0
+        self._found: set[int] = set()
         self.rows_inserted = 0
         self.landed: list[Landed | None] = [None] * len(batch)
 
     def run(self, turn_lease_holder: str | None) -> None:
         """Writes the batch. Raises the errors of the guards and ``MessageConflictError``."""
-        needs_lookup = any(m.row_id is not None or m.values[_PLATFORM_ID] is not None for m in self._batch)
-        if needs_lookup or turn_lease_holder is not None:
+        if turn_lease_holder is not None or any(m.row_id is not None for m in self._batch):
             self._counters.lock(turn_lease_holder)
-        self._settle_known_rows()
+            self._settle_known_rows()
         same_as = self._repeated_uids()
-        self._settle_platform_ids(same_as)
-        self._write([i for i, at in enumerate(self.landed) if at is None and i not in same_as])
+        new = [i for i, at in enumerate(self.landed) if at is None and i not in same_as]
+        if new or self._changed:
+            self._count(new)
+            self._write(new, same_as)
         for index, first in same_as.items():
             self.landed[index] = self.landed[first]
 
@@ -114,13 +116,29 @@ class BatchAppend:
             same_as[index] = at
         return same_as
 
-    def _settle_platform_ids(self, same_as: dict[int, int]) -> None:
+    def _count(self, new: Sequence[int]) -> None:
+        """Counts every new message; it is this UPDATE that locks the session and applies the guards."""
+        calls = sum(self._batch[i].tool_call_count for i in new) + self._call_change
+        newest = self._batch[new[-1]].values[_TIMESTAMP] if new else None
+        self._counters.add(len(new), calls, newest)
+
+    def _write(self, new: Sequence[int], same_as: dict[int, int]) -> None:
+        self._settle_platform_ids(new, same_as)
+        fresh = [i for i in new if self.landed[i] is None and i not in same_as]
+        carriers = self._insert(fresh) if fresh else False
+        if self.rows_inserted < len(new):
+            inserted = {i for i in fresh if i not in self._found}
+            skipped = [i for i in new if i not in inserted]
+            self._counters.take_back(len(skipped), sum(self._batch[i].tool_call_count for i in skipped))
+        if self._changed:
+            rows.update(self._transaction, self._session_id, self._changed)
+            carriers = carriers or any(m.is_carrier for m in self._changed.values())
+        if carriers:
+            self._operations.strip_shadowed_checkpoints(self._transaction.conn, self._session_id)
+
+    def _settle_platform_ids(self, new: Sequence[int], same_as: dict[int, int]) -> None:
         """A second send of an active message with the same role, content and platform id inserts nothing."""
-        waiting = [
-            i
-            for i, m in enumerate(self._batch)
-            if m.values[_PLATFORM_ID] is not None and self.landed[i] is None and i not in same_as
-        ]
+        waiting = [i for i in new if self._batch[i].values[_PLATFORM_ID] is not None]
         if not waiting:
             return
         ids = {self._batch[i].values[_PLATFORM_ID] for i in waiting}
@@ -133,19 +151,6 @@ class BatchAppend:
             self.landed[index] = stored.get(key)
             if self.landed[index] is None and first.setdefault(key, index) != index:
                 same_as[index] = first[key]
-
-    def _write(self, new: Sequence[int]) -> None:
-        if not new and not self._changed:
-            return
-        fresh = [self._batch[i] for i in new]
-        calls = sum(m.tool_call_count for m in fresh) + self._call_change
-        self._counters.add(len(fresh), calls, fresh[-1].values[_TIMESTAMP] if fresh else None)
-        carriers = self._insert(new) if new else False
-        if self._changed:
-            rows.update(self._transaction, self._session_id, self._changed)
-            carriers = carriers or any(m.is_carrier for m in self._changed.values())
-        if carriers:
-            self._operations.strip_shadowed_checkpoints(self._transaction.conn, self._session_id)
 
     def _insert(self, new: Sequence[int]) -> bool:
         """Inserts the messages at ``new``; whether one that was not there already is a carrier."""
@@ -178,7 +183,7 @@ class BatchAppend:
             if not same_payload(values, row[1:]):
                 raise MessageConflictError(self._session_id, values[_UID], index, row[0])
             self.landed[index] = Landed(row[0], row[1 + _TIMESTAMP])
-        self._counters.take_back(len(missing), sum(self._batch[i].tool_call_count for i in missing))
+            self._found.add(index)
 
 
 def _platform_key(values: Sequence[Any]) -> tuple[Any, ...]:
