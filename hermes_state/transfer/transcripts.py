@@ -20,6 +20,7 @@ from hermes_state.agent import TranscriptFlusher
 from hermes_state.checkpoints import is_checkpoint
 from hermes_state.errors import CompressionSessionClosedError, HermesStateError
 from hermes_state.store import SessionDB
+from hermes_state.text import is_usable_id
 
 SOURCE = "transcript"
 SMALLEST_CHECKPOINT_BYTES = 64
@@ -90,7 +91,7 @@ class _Held:
 def read_transcript(path: Path) -> Transcript:
     """Reads and checks a whole file; ``TranscriptError`` for one that cannot be read or holds anything but messages.
 
-    A byte order mark and blank lines are skipped. Keys that start with ``_`` are left out: they are notes of the agent
+    A byte order mark and blank lines are skipped, and a ``message_uid`` that cannot be one is left out. Keys that start with ``_`` are left out: they are notes of the agent
     that wrote the file about its own store, and would be taken for notes about this one.
     """
     try:
@@ -132,7 +133,7 @@ def record_transcript(
     turn gets a synthetic checkpoint of that many bytes. ``on_turn`` is called after each turn. Errors: those of the
     store, with the turns before the failing one recorded; ``CompressionSessionClosedError`` for a session that was
     compressed; ``TranscriptError``, before anything is written, when a different message was recorded at the same
-    position. A message that has a ``message_uid`` of its own is known by that; changed, it updates its row.
+    position. A message that has a ``message_uid`` of its own is known by that alone.
     """
     target = session_id if session_id is not None else transcript.path.stem
     messages = _identified(transcript.messages)
@@ -146,7 +147,7 @@ def record_transcript(
     new = {at for at, message in enumerate(messages) if _uid(message) not in before.uids}
     written = sum(json_bytes(_public(messages[at])) for at in new)
     handed_over = sum(_checkpoint_bytes(messages[at]) for at in new)
-    refused = _flush(TranscriptFlusher(db, target), turns, on_turn)
+    refused = _flush(TranscriptFlusher(db, target), turns, before.uids, on_turn)
     kept = _held(db, target).checkpoint_bytes
     return RecordReport(
         path=str(transcript.path),
@@ -158,7 +159,7 @@ def record_transcript(
         checkpoint_bytes=handed_over,
         checkpoint_bytes_kept=kept,
         checkpoint_bytes_saved=handed_over - (kept - before.checkpoint_bytes),
-        refused=[value for value in refused if value.message - 1 in new],
+        refused=refused,
     )
 
 
@@ -205,7 +206,10 @@ def _checked(path: Path, line: int | None, value: Any) -> Message:
     role = value.get("role")
     if not isinstance(role, str) or not 1 <= len(role) <= _MAX_ROLE_CHARACTERS:
         raise TranscriptError(path, line, "a message needs a role: text of 1 to 64 characters")
-    return _public(value)
+    message = _public(value)
+    if not is_usable_id(message.get("message_uid")):
+        message.pop("message_uid", None)
+    return message
 
 
 def _public(message: Message) -> Message:
@@ -226,8 +230,8 @@ def _made_uid(at: int, message: Message) -> str:
 
 
 def _uid(message: Message) -> Any:
-    # The flusher, too, lets a uid that the file itself gives win.
-    return message.get("message_uid") or message["_message_uid"]
+    # The store, too, lets a uid that the file itself gives win.
+    return message.get("message_uid", message["_message_uid"])
 
 
 def _add_checkpoint(turn: list[Message], size: int) -> None:
@@ -279,15 +283,17 @@ def _held(db: SessionDB, session_id: str) -> _Held:
 
 
 def _flush(
-    flusher: TranscriptFlusher, turns: list[list[Message]], on_turn: Callable[[], None]
+    flusher: TranscriptFlusher, turns: list[list[Message]], held: frozenset[str], on_turn: Callable[[], None]
 ) -> list[RefusedValue]:
-    live: list[Message] = []
     refused: list[RefusedValue] = []
+    done = 0
     for turn in turns:
-        done = len(live)
-        live.extend(turn)
-        if not flusher.flush(live):
+        fresh = [(at, each) for at, each in enumerate(turn, start=done + 1) if _uid(each) not in held]
+        if fresh and not flusher.flush([message for _, message in fresh]):
             raise flusher.last_error or HermesStateError("the flush failed without a reason")
-        refused += [RefusedValue(done + 1 + r["index"], r["key"], r["reason"]) for r in flusher.last_refused]
+        # ``last_refused`` is that of the last flush, which may be one of an earlier turn.
+        refusals = flusher.last_refused if fresh else []
+        refused += [RefusedValue(fresh[each["index"]][0], each["key"], each["reason"]) for each in refusals]
+        done += len(turn)
         on_turn()
     return refused

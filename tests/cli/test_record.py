@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes_state import SessionDB
-from tests.cli.conftest import SAMPLES, Run, Write, talk
+from tests.cli.conftest import PROJECT, SAMPLES, Run, Write, talk
 from tests.support.raw import RawSql
 
 CHECKPOINT = 5_000
@@ -88,6 +90,58 @@ def test_a_changed_transcript_is_refused_and_the_session_stays(
     assert _contents(raw, "talk") == ["text 0", "text 1"]
     run("record", transcript(changed), "--session", "second")
     assert _contents(raw, "second") == ["text 0", "other"]
+
+
+def test_a_message_is_known_by_the_uid_that_the_file_gives_it(
+    run: Run, transcript: Write, raw: RawSql
+) -> None:
+    messages = talk("user", "assistant", "user")
+    messages[0]["message_uid"] = "mine"
+    messages[1]["message_uid"] = 5
+    messages[2]["message_uid"] = "x" * 600
+    run("record", transcript(messages))
+    run("record", transcript(messages))
+    uids = raw.column("SELECT message_uid FROM messages ORDER BY id")
+    assert uids[0] == "mine"
+    assert [uid.rpartition("-")[0] for uid in uids[1:]] == ["transcript-1", "transcript-2"]
+
+
+def test_two_programs_recording_one_file_at_once_write_it_once(store_url: str, raw: RawSql) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "hermes_state.cli",
+        "--url",
+        store_url,
+        "record",
+        *map(str, SAMPLES.glob("*.jsonl")),
+    ]
+    running = [
+        subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [each.communicate(timeout=60)[1] for each in running]
+    assert [each.returncode for each in running] == [0, 0], said
+    assert raw.value("SELECT count(*) FROM messages") == 38
+    assert raw.column("SELECT message_count FROM sessions ORDER BY id") == [12, 14, 12]
+
+
+def test_a_recording_that_was_killed_is_completed_by_the_next(
+    store_url: str, run: Run, transcript: Write, raw: RawSql
+) -> None:
+    path = transcript(talk(*["user", "assistant"] * 300))
+    command = [sys.executable, "-m", "hermes_state.cli", "--url", store_url, "record", str(path)]
+    with subprocess.Popen(
+        command, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as running:
+        while raw.value("SELECT count(*) FROM messages") < 20:
+            assert running.poll() is None
+        running.kill()
+    left = raw.value("SELECT count(*) FROM messages")
+    assert left % 2 == 0
+    assert raw.value("SELECT message_count FROM sessions") == left
+    run("record", path)
+    assert _contents(raw, "talk") == [f"text {at}" for at in range(600)]
 
 
 def test_checkpoints_are_added_counted_and_only_the_newest_is_kept(run: Run, raw: RawSql) -> None:
