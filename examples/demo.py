@@ -23,9 +23,8 @@ def main() -> None:
     samples = sorted((PROJECT / "examples" / "transcripts").glob("*.jsonl"))
     real = sorted((PROJECT.parent / "shared" / "data" / "transcripts").glob("*.jsonl"))
     files = [str(path) for path in (*samples, *real)]
-    say(
-        f"{len(samples)} conversations of our own and {len(real)} real ones, every turn with a 120 KB checkpoint"
-    )
+    found = f"{len(samples)} conversations of our own" + (f" and {len(real)} real ones" if real else "")
+    say(f"{found}, every turn with a 120 KB checkpoint")
     run("record", "--checkpoint-bytes", str(CHECKPOINT_BYTES), *files)
     say("The same files once more: nothing is written twice")
     run("record", *files, lines=0)

@@ -73,16 +73,19 @@ def record(
     reports: list[RecordReport] = []
     try:
         with target.store() as db:
-            for report in _recorded(db, files, session, checkpoint_bytes):
-                reports.append(report)  # noqa: PERF402 - extend would lose those before an error
+            _record_all(db, files, session, checkpoint_bytes, reports)
     finally:
         # The files before a bad one are recorded, so they are reported too.
         _print(reports, target, as_json)
 
 
-def _recorded(
-    db: SessionDB, files: list[Path], session: str | None, checkpoint_bytes: int | None
-) -> Iterator[RecordReport]:
+def _record_all(
+    db: SessionDB,
+    files: list[Path],
+    session: str | None,
+    checkpoint_bytes: int | None,
+    reports: list[RecordReport],
+) -> None:
     with _progress() as progress, _said_here():
         bar = progress.add_task("", total=None)
         for number, path in enumerate(files, start=1):
@@ -102,7 +105,7 @@ def _recorded(
             for line in _oddities(report):
                 # Through the bar's own console, which makes room for the line.
                 progress.console.print(Text(printable(line)), soft_wrap=True)
-            yield report
+            reports.append(report)
 
 
 def _progress() -> Progress:

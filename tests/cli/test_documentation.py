@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,24 @@ def test_the_ten_lines_of_the_readme_are_the_quickstart_and_run(tmp_path: Path) 
         True
     ] * 4
     assert (tmp_path / "state.db").exists()
+
+
+def test_the_demonstration_works_twice_and_says_where_the_file_is(tmp_path: Path) -> None:
+    """On a copy of the examples, where no transcripts but our own are within reach."""
+    project = tmp_path / "work" / "project"
+    shutil.copytree(PROJECT / "examples", project / "examples")
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, project / "examples" / "demo.py"],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=True,
+            env=WITH_PACKAGE,
+        )
+        assert "3 conversations of our own, every turn" in done.stdout
+        assert str(project / "demo" / "state.db") in done.stdout
+        assert done.stderr.count("already recorded") == 3
 
 
 def test_the_schema_page_is_what_the_models_say() -> None:
