@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from hermes_state.types import EpochNow, ExactJson, FreshUid, epoch, row_id
+from hermes_state.types import EpochNow, ExactJson, FreshUid, epoch, id_text, row_id
 
 # The double underscore keeps (table a_b, column c) and (table a, column b_c) apart.
 NAMING_CONVENTION = {
@@ -38,6 +38,7 @@ CARRIER_PREDICATE_POSTGRESQL = (
 KINDS = ("root", "continuation", "branch", "delegate", "tool")
 
 Counter = Annotated[int, mapped_column(sa.BigInteger, server_default=sa.text("0"))]
+Id = Annotated[str, mapped_column(id_text())]
 Json = Annotated[str, mapped_column(ExactJson())]
 Off = Annotated[bool, mapped_column(sa.Boolean, server_default=sa.false())]
 
@@ -77,7 +78,7 @@ class SessionRow(Base):
 
     __tablename__ = "sessions"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[Id] = mapped_column(primary_key=True)
     source: Mapped[str] = mapped_column(server_default=sa.text("'unknown'"))
     created_source: Mapped[str | None]
     user_id: Mapped[str | None]
@@ -92,10 +93,10 @@ class SessionRow(Base):
     """The prompt itself in rows of other programs; ours name it by ``system_prompt_hash``."""
     system_prompt_hash: Mapped[str | None]
     tool_names: Mapped[str | None]
-    parent_session_id: Mapped[str | None]
+    parent_session_id: Mapped[Id | None]
     kind: Mapped[str | None]
     """NULL in a row that another program wrote: it is classified when read."""
-    root_session_id: Mapped[str | None]
+    root_session_id: Mapped[Id | None]
     """NULL means the own id. No foreign key: the root may be deleted first."""
     started_at: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
     ended_at: Mapped[float | None]
@@ -184,7 +185,7 @@ class MessageRow(Base):
     __tablename__ = "messages"
 
     id: Mapped[int] = mapped_column(row_id(), sa.Identity(), primary_key=True)
-    session_id: Mapped[str]
+    session_id: Mapped[Id]
     message_uid: Mapped[str] = mapped_column(server_default=FreshUid())
     role: Mapped[str] = mapped_column(server_default=sa.text("'unknown'"))
     content: Mapped[str | None]
@@ -251,7 +252,7 @@ class MetaRow(Base):
 
     __tablename__ = "state_meta"
 
-    key: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[Id] = mapped_column(primary_key=True)
     value: Mapped[str | None]
 
     __table_args__ = (_length_check("key"),)

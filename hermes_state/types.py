@@ -63,6 +63,12 @@ def row_id() -> TypeEngine[int]:
     return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
+def id_text() -> TypeEngine[str]:
+    """Text of ids and keys, ordered by code point as SQLite orders it: a PostgreSQL locale would sort otherwise, and
+    could not find a prefix through the index."""
+    return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
 class EpochNow(FunctionElement[float]):
     """The database's clock in epoch seconds, for rows that other programs insert without a time.
 

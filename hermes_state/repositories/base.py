@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, cast
@@ -93,6 +94,23 @@ class Repository:
 def table_of(row: type[Base]) -> sa.Table:
     """The table of a model: statements here are Core statements."""
     return cast(sa.Table, row.__table__)
+
+
+def starts_with(column: sa.ColumnElement[Any], prefix: str) -> sa.ColumnElement[bool]:
+    """Whether an id or key starts with ``prefix``: a range of the index, no character a wildcard (field report L8)."""
+    exactly = sa.func.substr(column, 1, len(prefix)) == prefix
+    for place in range(len(prefix) - 1, -1, -1):
+        following = _next_character(prefix[place])
+        if following is not None:
+            return sa.and_(column >= prefix, column < prefix[:place] + following, exactly)
+    return sa.and_(column >= prefix, exactly)
+
+
+def _next_character(character: str) -> str | None:
+    code = ord(character) + 1
+    if code == 0xD800:  # surrogates are no characters
+        code = 0xE000
+    return chr(code) if code <= sys.maxunicode else None
 
 
 def require_id(argument: str, value: Any) -> str:

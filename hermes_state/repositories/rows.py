@@ -25,11 +25,7 @@ Row = Any  # one stored row: a sequence of values in READ_COLUMNS order
 
 def select(*conditions: sa.ColumnElement[bool], columns: Sequence[str] = READ_COLUMNS) -> sa.Select[Any]:
     """Rows of the session, whole ones if not asked otherwise, oldest first (by id, never by timestamp)."""
-    return (
-        sa.select(*[MESSAGES.c[name] for name in columns])
-        .where(OF_SESSION, *conditions)
-        .order_by(MESSAGES.c.id)
-    )
+    return _unordered(*conditions, columns=columns).order_by(MESSAGES.c.id)
 
 
 def active_by_id(transaction: Transaction, session_id: str, ids: Iterable[Any]) -> dict[int, Row]:
@@ -64,16 +60,22 @@ def update(transaction: Transaction, session_id: str, changed: dict[int, Encoded
     )
 
 
+def _unordered(*conditions: sa.ColumnElement[bool], columns: Sequence[str] = READ_COLUMNS) -> sa.Select[Any]:
+    return sa.select(*[MESSAGES.c[name] for name in columns]).where(OF_SESSION, *conditions)
+
+
 def _matching(
     transaction: Transaction, session_id: str, name: str, values: Iterable[Any], *, only_active: bool
 ) -> list[Row]:
     def build() -> sa.Executable:
         matches = transaction.operations.is_any_of(MESSAGES.c[name], "wanted")
-        return select(matches, MESSAGES.c.active) if only_active else select(matches)
+        # Ordered by id, SQLite would rather read the whole session through another index; few rows come back.
+        return _unordered(matches, MESSAGES.c.active) if only_active else _unordered(matches)
 
     stmt = transaction.operations.compiled(("rows.matching", name, only_active), build)
     wanted = transaction.operations.list_value(values)
-    return list(stmt.execute(transaction.conn, session_id=session_id, wanted=wanted))
+    found = stmt.execute(transaction.conn, session_id=session_id, wanted=wanted)
+    return sorted(found, key=lambda row: row[0])
 
 
 def _update(names: list[str]) -> sa.Executable:

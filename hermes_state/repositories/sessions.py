@@ -15,7 +15,7 @@ from hermes_state.errors import InvalidArgumentError, SessionNotFoundError
 from hermes_state.json_values import dump_json
 from hermes_state.models import SessionRow, SystemPromptRow
 from hermes_state.records import SessionRecord
-from hermes_state.repositories.base import Repository, require_count, require_id, table_of
+from hermes_state.repositories.base import Repository, require_count, require_id, starts_with, table_of
 from hermes_state.text import clean_text, is_usable_id
 
 # Inside the class the name ``list`` is a verb.
@@ -100,9 +100,10 @@ class SessionRepository(Repository):
         with self._transaction.verb() as conn:
             if not is_usable_id(id_or_prefix):
                 return None
-            starts = sa.func.substr(SESSIONS.c.id, 1, len(id_or_prefix)) == id_or_prefix
             stmt = (
-                sa.select(SESSIONS.c.id).where(SESSIONS.c.id >= id_or_prefix, starts).order_by(SESSIONS.c.id)
+                sa.select(SESSIONS.c.id)
+                .where(starts_with(SESSIONS.c.id, id_or_prefix))
+                .order_by(SESSIONS.c.id)
             )
             found = conn.scalars(stmt.limit(2)).all()
         if found and (found[0] == id_or_prefix or len(found) == 1):
@@ -271,7 +272,7 @@ def session_record(row: Mapping[Any, Any]) -> SessionRecord:
 def _compression_chain(session_id: str) -> sa.Select[Any]:
     parent = SESSIONS.alias("parent")
     edges = SESSIONS.join(parent, parent.c.id == SESSIONS.c.parent_session_id)
-    chain = sa.select(sa.literal(session_id, sa.Text).label("id")).cte("chain", recursive=True)
+    chain = sa.select(SESSIONS.c.id).where(SESSIONS.c.id == session_id).cte("chain", recursive=True)
     following = (
         sa.select(SESSIONS.c.id)
         .select_from(edges.join(chain, chain.c.id == parent.c.id))

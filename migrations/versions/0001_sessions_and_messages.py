@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import context, op
+from sqlalchemy.types import TypeEngine
 
 revision = "0001"
 down_revision = None
@@ -47,7 +48,7 @@ def upgrade() -> None:
     _create_message_indices()
     op.create_table(
         "state_meta",
-        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("key", _id_text(), nullable=False),
         *_texts("value"),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_state_meta")),
         _length_check("state_meta", "key"),
@@ -84,13 +85,20 @@ def _filled_tables() -> list[str]:
     return [f"{count} rows of {table}" for table, count in counts.items() if count]
 
 
+def _id_text() -> TypeEngine[str]:
+    # Ids are ordered by code point on both databases.
+    return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
 def _session_columns() -> list[sa.Column[Any]]:
     return [
-        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("id", _id_text(), nullable=False),
         sa.Column("source", sa.Text(), server_default=sa.text("'unknown'"), nullable=False),
         *_texts("created_source", "user_id", "session_key", "chat_id", "chat_type", "thread_id"),
         *_texts("model", "model_config", "system_prompt", "system_prompt_hash", "tool_names"),
-        *_texts("parent_session_id", "kind", "root_session_id"),
+        sa.Column("parent_session_id", _id_text()),
+        *_texts("kind"),
+        sa.Column("root_session_id", _id_text()),
         sa.Column("started_at", sa.Double(), server_default=_clock(), nullable=False),
         *_doubles("ended_at"),
         *_texts("end_reason"),
@@ -165,7 +173,7 @@ def _message_columns() -> list[sa.Column[Any]]:
     row_id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
     return [
         sa.Column("id", row_id, sa.Identity(), nullable=False),
-        sa.Column("session_id", sa.Text(), nullable=False),
+        sa.Column("session_id", _id_text(), nullable=False),
         sa.Column("message_uid", sa.Text(), server_default=_fresh_uid(), nullable=False),
         sa.Column("role", sa.Text(), server_default=sa.text("'unknown'"), nullable=False),
         *_texts("content"),
