@@ -16,9 +16,9 @@ from typing import Any
 
 from hermes_state.checkpoints import has_checkpoint, strip_items
 from hermes_state.errors import InvalidMessageError
-from hermes_state.json_values import UnfitValueError, checked, dump_json, free_key, load_json, parsed
+from hermes_state.json_values import UnfitValueError, checked, dump_json, free_key, parsed
 from hermes_state.records import NewMessage
-from hermes_state.text import MAX_ID_CHARACTERS, clean_text, exceeds, is_usable_id
+from hermes_state.text import MAX_ID_CHARACTERS, REPLACEMENT, clean_text, exceeds, is_usable_id
 
 MESSAGE_COLUMNS = (
     "session_id", "message_uid", "role", "content", "content_parts", "tool_call_id", "tool_calls", "tool_name",
@@ -121,12 +121,13 @@ def encode_message(
 class _Encoder:
     """Fills one row, key by key."""
 
-    __slots__ = ("_index", "_limit", "_message", "_row", "_unknown", "_values")
+    __slots__ = ("_index", "_limit", "_message", "_row", "_short", "_unknown", "_values")
 
     def __init__(self, message: Mapping[Any, Any], index: int, session_id: str, limit: int) -> None:
         self._message = message
         self._index = index
         self._limit = limit
+        self._short = limit // 3  # a NUL becomes three bytes
         self._values = values = _EMPTY_ROW.copy()
         values[0] = session_id
         self._row = EncodedMessage(values, None)
@@ -139,6 +140,15 @@ class _Encoder:
             self._encode_role(message.get("role"))
             is_assistant = self._values[_ROLE] == "assistant"
             for key, value in message.items():
+                if (
+                    type(value) is str
+                    and key in _SHARED_TEXT
+                    and value.isascii()
+                    and len(value) <= self._short
+                ):
+                    # Most values of most messages: nothing to clean, nothing to measure.
+                    self._values[PLACE[key]] = value.replace("\0", REPLACEMENT)
+                    continue
                 handler = _HANDLERS.get(key)
                 if handler is None:
                     self._take_other(key, value)
@@ -274,6 +284,9 @@ _HANDLERS: dict[Any, Callable[[_Encoder, str, Any], None]] = {
     "token_count": _Encoder.take_token_count,
     "observed": _Encoder.take_observed,
 }  # fmt: skip
+_SHARED_TEXT = frozenset(
+    k for k, take in _HANDLERS.items() if take is _Encoder.take_text
+) - ASSISTANT_ONLY | {"content"}
 _IGNORED = READ_ONLY | {"role"}
 
 
@@ -330,65 +343,3 @@ def _boolean(value: Any) -> bool:
     if value is True or value is False or (type(value) is int and value in (0, 1)):
         return bool(value)
     raise UnfitValueError("it must be true or false")
-
-
-def tool_call_count(tool_calls: str | None) -> int:
-    """The number of calls in a stored ``tool_calls`` text, as the counters count them."""
-    if tool_calls is None:
-        return 0
-    value = decoded(tool_calls)
-    if value is None:
-        return 0
-    return len(value) if isinstance(value, list) else 1
-
-
-def decoded(text: Any) -> Any:
-    """The value of a stored JSON text; ``None`` for malformed text. Text encoded twice is decoded twice (J1)."""
-    try:
-        value = load_json(text if isinstance(text, str) else bytes(text).decode())
-        return load_json(value) if isinstance(value, str) else value
-    except (ValueError, TypeError):
-        return None
-
-
-def same_payload(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    """Whether two rows in ``MESSAGE_COLUMNS`` order hold the same message.
-
-    Session, uid, timestamp and state are not compared, nor checkpoints, which the strip may have taken from one of them.
-    JSON is compared as Python values, strictly typed: 1, 1.0 and true differ.
-    """
-    return all(
-        first[place] == second[place]
-        or (place in _JSON_PLACES and _same_json(place, first[place], second[place]))
-        for place in _COMPARED
-    )
-
-
-_COMPARED = tuple(
-    place
-    for name, place in PLACE.items()
-    if name not in ("session_id", "message_uid", "timestamp", "active", "compacted")
-)
-_JSON_PLACES = frozenset(
-    PLACE[name]
-    for name in (
-        "content_parts", "tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items",
-        "display_metadata", "extra",
-    )
-)  # fmt: skip
-
-
-def _same_json(place: int, first: Any, second: Any) -> bool:
-    values = [None if text is None else decoded(text) for text in (first, second)]
-    if place == _ITEMS:
-        values = [strip_items(value) if isinstance(value, list) else value for value in values]
-    return bool(_canonical(values[0]) == _canonical(values[1]))
-
-
-def _canonical(value: Any) -> Any:
-    """A form in which only values of the same type are equal; the order of keys does not count."""
-    if isinstance(value, dict):
-        return {key: _canonical(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_canonical(item) for item in value]
-    return (type(value), repr(value))

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any, cast
 
-from hermes_state.codec import ASSISTANT_ONLY, MESSAGE_COLUMNS, decoded
+from hermes_state.codec import ASSISTANT_ONLY, MESSAGE_COLUMNS
+from hermes_state.payloads import decoded
 from hermes_state.records import ConversationMessage, MessageRecord
 
 logger = logging.getLogger(__name__)

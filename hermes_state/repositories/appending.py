@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hermes_state.codec import MESSAGE_COLUMNS, EncodedMessage, same_payload, tool_call_count
+from hermes_state.codec import MESSAGE_COLUMNS, EncodedMessage
 from hermes_state.errors import MessageConflictError, StoreBusyError
+from hermes_state.payloads import same_payload, tool_call_count
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Transaction
 from hermes_state.repositories.counters import SessionCounters
