@@ -158,6 +158,8 @@ def _prepare_sqlite_file(path: Path, *, read_only: bool) -> None:
         return
     with _creation_lock:
         if path.exists():
+            if path.stat().st_size == 0:
+                os.chmod(path, 0o600)  # by path: nothing but SQLite may open the file
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
