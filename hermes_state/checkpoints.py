@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from hermes_state.json_values import UnfitValueError, parsed
+
 _ITEMS = "codex_reasoning_items"
-_ROUGHLY = '"compaction"'
 
 
 def is_checkpoint(item: Any) -> bool:
@@ -17,7 +17,7 @@ def is_checkpoint(item: Any) -> bool:
 
 def has_checkpoint(items: Any) -> bool:
     """Whether ``items`` is a list that holds at least one checkpoint."""
-    return isinstance(items, list) and any(is_checkpoint(item) for item in items)
+    return isinstance(items, (list, tuple)) and any(is_checkpoint(item) for item in items)
 
 
 def strip_items(items: Sequence[Any]) -> list[Any] | None:
@@ -55,7 +55,7 @@ def drop_shadowed_checkpoints(messages: Sequence[Any], *, before: int | None = N
 
 
 def _carried_items(message: Any) -> list[Any] | None:
-    """The items of a carrier, given as a list or as its JSON text; ``None`` for any other message."""
+    """The items of a carrier, given in any form that is stored as a list; ``None`` for any other message."""
     if (
         not isinstance(message, dict)
         or message.get("role") != "assistant"
@@ -63,9 +63,9 @@ def _carried_items(message: Any) -> list[Any] | None:
     ):
         return None
     items: Any = message.get(_ITEMS)
-    if isinstance(items, str) and _ROUGHLY in items:
+    if isinstance(items, str):
         try:
-            items = json.loads(items)
-        except (ValueError, RecursionError):
+            items = parsed(items)
+        except UnfitValueError:
             return None
     return items if has_checkpoint(items) else None
