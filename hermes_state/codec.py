@@ -36,6 +36,7 @@ ASSISTANT_ONLY = frozenset(
 )
 READ_ONLY = frozenset(("id", "session_id", "active", "compacted"))
 MAX_ROLE_CHARACTERS = 64
+_MOST_ID_BITS = 1_698  # of 10**511: what has fewer bits has at most 512 characters, its sign included
 END_OF_TIME = 7_258_118_400.0  # 2200-01-01
 
 _UID, _ROLE, _CONTENT, _PARTS = PLACE["message_uid"], PLACE["role"], PLACE["content"], PLACE["content_parts"]
@@ -87,8 +88,7 @@ def encode_batch(
     A missing time is ``clock()``, but at least 1 µs after the message before it. Raises ``InvalidMessageError``.
     ``stored_states`` takes ``active`` and ``compacted`` from the messages (import).
     """
-    if isinstance(messages, (str, bytes, Mapping)):
-        raise TypeError("messages must be a list of message dicts")
+    require_list(messages)
     encoded = [
         encode_message(
             m, i, session_id=session_id, max_text_bytes=max_text_bytes, stored_states=stored_states
@@ -105,6 +105,12 @@ def encode_batch(
         if values[_UID] is None:
             values[_UID] = token_hex(16)
     return encoded
+
+
+def require_list(messages: Any) -> None:
+    """Raises ``TypeError`` for what is no list of messages; an iterator could be stored but not stamped."""
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes, bytearray)):
+        raise TypeError(f"messages must be a list of message dicts, not {type(messages).__name__}")
 
 
 def encode_message(
@@ -173,7 +179,7 @@ class _Encoder:
 
     def _take_other(self, key: Any, value: Any) -> None:
         if not isinstance(key, str):
-            raise UnfitValueError(f"key {key!r} is not text")
+            raise UnfitValueError(f"a key is {type(key).__name__}, not text")
         if key in _IGNORED or (key.startswith("_") and key != REFUSED_KEY):
             return
         self._unknown[free_key(key, self._unknown)] = checked(value, clean=True)
@@ -187,8 +193,9 @@ class _Encoder:
     def take_id(self, key: str, value: Any) -> None:
         """An id; chat platforms number their messages, so a whole number counts as its digits."""
         column = "message_uid" if key == "message_uid" else "platform_message_id"
-        if isinstance(value, int) and not isinstance(value, bool) and column == "platform_message_id":
-            value = str(int(value))
+        if column == "platform_message_id" and isinstance(value, int) and not isinstance(value, bool):
+            # Longer numbers have more digits than an id, and Python may refuse to write them out.
+            value = str(int(value)) if value.bit_length() < _MOST_ID_BITS else None
         if not is_usable_id(value):
             raise UnfitValueError(
                 f"an id is text of 1 to {MAX_ID_CHARACTERS} characters without NUL and surrogates"
@@ -319,7 +326,7 @@ def epoch_seconds(value: Any) -> float:
     Raises ``UnfitValueError``.
     """
     if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+        aware = value if value.utcoffset() is not None else value.replace(tzinfo=dt.UTC)
         seconds = aware.timestamp()
     elif not isinstance(value, bool) and isinstance(value, numbers.Real):
         try:
