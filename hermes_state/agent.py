@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from hermes_state.checkpoints import drop_shadowed_checkpoints, newest_carrier
+from hermes_state.codec import require_list
 from hermes_state.errors import (
     CompressionSessionClosedError,
     HermesStateError,
@@ -17,6 +18,7 @@ from hermes_state.errors import (
 )
 from hermes_state.salvage import Refusal, storable
 from hermes_state.store import SessionDB
+from hermes_state.text import is_usable_id
 
 logger = logging.getLogger(__name__)
 
@@ -49,41 +51,56 @@ class TranscriptFlusher:
         dicts as they are for the next flush and the reason in ``last_error``. With nothing new the database is
         not touched. Programming errors are raised.
         """
-        if isinstance(messages, (str, bytes, Mapping)):
-            raise TypeError("messages must be a list of message dicts")
+        require_list(messages)
         with self._lock:
             self.last_error, self.last_refused = None, []
             try:
                 self._flush(messages, conversation_history or ())
             except HermesStateError as error:
-                self.last_error = error
+                self.last_error, self.last_refused = error, []
                 logger.warning("session %s: nothing was flushed: %s", self.session_id, error)
                 return False
             return True
 
     def mark_dirty(self, message: dict[str, Any]) -> None:
         """Says that ``message`` was edited in place: the next flush updates its row."""
-        message.pop(PERSISTED_MARKER, None)
-        message[_DIRTY] = True
+        with self._lock:  # else the stamps of a flush in another thread could hide the edit
+            message.pop(PERSISTED_MARKER, None)
+            message[_DIRTY] = True
 
     def _flush(self, messages: Sequence[Any], history: Sequence[Any]) -> None:
         for message in history:
             if _is_durable_kind(message) and not message.get(_DIRTY):
-                message.setdefault(PERSISTED_MARKER, self.session_id)
-        pending = [m for m in messages if _is_durable_kind(m) and not self._is_persisted(m)]
-        if not pending:
+                self._remember(message)
+        places = [i for i, m in enumerate(messages) if _is_durable_kind(m) and not self._is_persisted(m)]
+        if not places:
             return
+        pending = [messages[place] for place in places]
         for message in pending:
-            if message.get("message_uid") is None:
+            if not is_usable_id(message.get("message_uid")):
                 message.setdefault("_message_uid", uuid4().hex)
-        self._stamp(pending, self._append(pending))
+        taken = {m["_row_id"] for m in messages if _is_durable_kind(m) and _has_row(m)}
+        rows = self._append(pending, taken)
+        self._stamp(pending, rows)
+        self._tell_refused(places)
+        if newest_carrier(rows) is not None:
+            refused = {id(m) for m, row in zip(pending, rows, strict=True) if _lost_its_checkpoints(m, row)}
+            live = [m for m in messages if _is_durable_kind(m) and PERSISTED_MARKER in m]
+            drop_shadowed_checkpoints([m for m in live if id(m) not in refused])
+
+    def _remember(self, message: dict[str, Any]) -> None:
+        """Stamps a dict of the loaded history: it is durable whatever marker it brings along."""
+        if not self._is_persisted(message):
+            message[PERSISTED_MARKER] = self.session_id
+
+    def _tell_refused(self, places: Sequence[int]) -> None:
+        for refusal in self.last_refused:
+            refusal["index"] = places[refusal["index"]]
         if self.last_refused:
             told = "; ".join(
                 f"message {r['index']}, key {r['key']!r}: {r['reason']}" for r in self.last_refused
             )
             logger.warning("session %s: stored as far as possible: %s", self.session_id, told)
-        if newest_carrier(pending) is not None:
-            drop_shadowed_checkpoints([m for m in messages if _is_durable_kind(m) and PERSISTED_MARKER in m])
 
     def _is_persisted(self, message: dict[str, Any]) -> bool:
         marker = message.get(PERSISTED_MARKER)
@@ -98,8 +115,11 @@ class TranscriptFlusher:
         session = self.db.get_session(session_id)
         return session_id if session is None else session["root_session_id"] or session_id
 
-    def _append(self, pending: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Appends ``pending``; returns the dicts that were stored, stand-ins for those that had to be mended."""
+    def _append(self, pending: Sequence[dict[str, Any]], taken: set[Any]) -> list[dict[str, Any]]:
+        """Appends ``pending``; returns the dicts that were stored, stand-ins for those that had to be mended.
+
+        ``taken``: the ids of rows that other dicts of the list stand for.
+        """
         rows = list(pending)
         moved = False
         attempts: dict[tuple[int, str | None], int] = {}
@@ -109,7 +129,7 @@ class TranscriptFlusher:
             except InvalidMessageError as error:
                 self._mend(rows, error, attempts)
             except MessageConflictError as error:
-                self._make_update(rows, error, attempts)
+                self._make_update(rows, error, attempts, taken)
             except CompressionSessionClosedError:
                 if moved or not self._move_to_tip():
                     raise
@@ -138,20 +158,21 @@ class TranscriptFlusher:
         rows: list[dict[str, Any]],
         error: MessageConflictError,
         attempts: dict[tuple[int, str | None], int],
+        taken: set[Any],
     ) -> None:
         """A dict that was edited after a commit whose outcome was unknown updates the row it made then.
 
         When that row is no longer active, or the uid is used twice in the list, it becomes a row of its own.
         """
-        place = (error.index, None)
+        place = (error.index, "message_uid of another row")
         attempts[place] = attempts.get(place, 0) + 1
         row = rows[error.index] = dict(rows[error.index])
-        if error.row_id is not None and attempts[place] == 1:
+        if error.row_id is not None and error.row_id not in taken and attempts[place] == 1:
             row["_row_id"] = error.row_id
             return
         if attempts[place] > 2:
             raise error
-        row["message_uid"] = uuid4().hex
+        row["message_uid"] = uuid5(NAMESPACE_OID, f"{error.message_uid} {error.index}").hex
 
     def _move_to_tip(self) -> bool:
         tip = self.db.get_compression_tip(self.session_id)
@@ -195,6 +216,16 @@ class SessionPersistenceMixin:
         flushed = flusher.flush(messages, conversation_history)
         self.session_id = flusher.session_id
         return flushed
+
+
+def _has_row(message: dict[str, Any]) -> bool:
+    return PERSISTED_MARKER in message and isinstance(message.get("_row_id"), int)
+
+
+def _lost_its_checkpoints(message: dict[str, Any], stored: dict[str, Any]) -> bool:
+    return (
+        stored is not message and newest_carrier([message]) is not None and newest_carrier([stored]) is None
+    )
 
 
 def _is_durable_kind(message: Any) -> bool:

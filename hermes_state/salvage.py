@@ -16,10 +16,14 @@ _TEXT_KEYS = frozenset(
 
 
 _NOT_UNKNOWN = frozenset(("message_id", "id"))
+_MOST_KEY_BYTES = 200
 
 
 class Refusal(TypedDict):
-    """A value that was not stored as it was; ``text`` is its text form, cut at the limit."""
+    """A value that was not stored as it was; ``text`` is its text form, of which the row may hold less.
+
+    ``index`` is the position of its message in the list that was flushed.
+    """
 
     index: int
     key: str
@@ -32,28 +36,51 @@ def storable(
 ) -> tuple[dict[str, Any], list[Refusal]]:
     """A copy of ``message`` in which the key that ``error`` names holds what can be stored, and what was refused.
 
-    The refused values stand as text under ``_refused``, cut so that the row stays within ``limit`` bytes; with each
-    further ``attempt`` at the same key less is kept. An unusable timestamp is left to the clock and is no refusal.
+    The refused values stand as text under ``_refused``, cut so that together they stay within ``limit`` bytes; with
+    each further ``attempt`` at the same key less is kept. An unusable timestamp is left to the clock and is no refusal.
     """
     copy = dict(message)
     if error.field == "timestamp":
         del copy["timestamp"]
         return copy, []
     keys: list[Any] = [error.field] if error.field is not None else _unknown_keys(copy)
-    # JSON escapes a character with six bytes at worst, and a second column may hold the text too.
-    most = limit // (16**attempt)
     refusals: list[Refusal] = []
     for key in keys:
         value = copy.pop(key, None)
         kept = _kept(key, value, limit, attempt)
         if kept is not None:
             copy[key] = kept
-        text = cut(text_form(value), most)
-        refusals.append({"index": error.index, "key": str(key), "reason": error.reason, "text": text})
-    noted = [] if error.field is None and attempt > 1 else list(message.get(REFUSED_KEY) or ())
-    noted += [{"key": clean_text(r["key"][:200]), "reason": r["reason"], "text": r["text"]} for r in refusals]
-    copy[REFUSED_KEY] = noted
+        refusals.append(_refusal(error, text_form(key), text_form(value)))
+    copy[REFUSED_KEY] = _fitting(_noted(copy) + [_note(r) for r in refusals], limit // 16**attempt)
     return copy, refusals
+
+
+def _refusal(error: InvalidMessageError, key: str, text: str) -> Refusal:
+    return {"index": error.index, "key": cut(key, _MOST_KEY_BYTES), "reason": error.reason, "text": text}
+
+
+def _note(refusal: Refusal) -> dict[str, str]:
+    return {"key": refusal["key"], "reason": refusal["reason"], "text": refusal["text"]}
+
+
+def _noted(message: dict[Any, Any]) -> list[dict[str, str]]:
+    """What earlier attempts, or an earlier row, noted; anything else under that key is none of ours."""
+    notes = message.get(REFUSED_KEY)
+    return [n for n in notes if _is_note(n)] if isinstance(notes, (list, tuple)) else []
+
+
+def _is_note(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"key", "reason", "text"}
+        and all(isinstance(part, str) for part in value.values())
+    )
+
+
+def _fitting(notes: list[dict[str, str]], max_bytes: int) -> list[dict[str, str]]:
+    """``notes`` with their texts cut to equal shares of ``max_bytes``; JSON may need six times that to escape them."""
+    share = max_bytes // max(1, len(notes))
+    return [{**note, "text": cut(clean_text(note["text"]), share)} for note in notes]
 
 
 def text_form(value: Any) -> str:
