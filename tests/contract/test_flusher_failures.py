@@ -169,8 +169,8 @@ def test_other_exceptions_pass_and_leave_the_flusher_usable(
 ) -> None:
     messages = [user("1")]
     with monkeypatch.context() as patch:
-        patch.setattr(flusher.db, "append_messages_batch", lambda *_: {}["programming"])
-        with pytest.raises(KeyError):
+        patch.setattr(flusher.db, "append_messages_batch", lambda *_: int("programming"))
+        with pytest.raises(ValueError, match="programming"):
             flusher.flush(messages)
     assert PERSISTED_MARKER not in messages[0]
     assert flusher.flush(messages)
