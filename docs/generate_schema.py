@@ -70,6 +70,16 @@ MEANINGS = {
     },
     "state_meta": {"key": "1 to 512 characters"},
     "system_prompts": {"hash": "SHA-256 of the prompt in hexadecimal"},
+    "compression_locks": {
+        "session_id": "the session that is compacted; it need not exist",
+        "holder": "who may compact, 1 to 512 characters",
+        "expires_at": "the lock is live until then; a row that names no end is not live",
+    },
+    "session_turn_leases": {
+        "conversation_id": "the first session of the chain of continuations",
+        "holder": "who runs the turn, 1 to 512 characters",
+        "expires_at": "the lease is live until then; a row that names no end is not live",
+    },
 }
 
 

@@ -46,6 +46,8 @@ from hermes_state.records import (
     NewSession,
     SessionRecord,
 )
+from hermes_state.repositories.compression_state import CompressionCooldown, CompressionCounters
+from hermes_state.repositories.lease_holders import local_lease_holder
 from hermes_state.settings import Settings
 from hermes_state.store import SessionDB
 from hermes_state.unit_of_work import UnitOfWork
@@ -54,6 +56,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PERSISTED_MARKER",
+    "CompressionCooldown",
+    "CompressionCounters",
     "CompressionSessionClosedError",
     "ConstraintViolationError",
     "ConversationMessage",
@@ -96,4 +100,5 @@ __all__ = [
     "UnitOfWorkOpenError",
     "__version__",
     "drop_shadowed_checkpoints",
+    "local_lease_holder",
 ]

@@ -1,4 +1,4 @@
-"""The tables: sessions, messages, state_meta, system_prompts. No behaviour.
+"""The tables: sessions, messages, state_meta, system_prompts and the two of leases. No behaviour.
 
 Table and column names are those of the known store, because other programs read and write these tables
 (CONTRACT.md section 6). Hence: every NOT NULL column but primary keys and ``messages.session_id`` has a server
@@ -268,6 +268,34 @@ class SystemPromptRow(Base):
 
     hash: Mapped[str] = mapped_column(primary_key=True)
     prompt: Mapped[str]
+
+
+class CompressionLockRow(Base):
+    """Who may compact a session, until when. No foreign key: a lock may come before its session."""
+
+    __tablename__ = "compression_locks"
+
+    session_id: Mapped[Id] = mapped_column(primary_key=True)
+    holder: Mapped[str] = mapped_column(server_default=sa.text("'unknown'"))
+    acquired_at: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+    expires_at: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+    """A row of another program that names no end is no live lease."""
+
+    __table_args__ = (_length_check("session_id"), _length_check("holder"), sa.Index(None, "expires_at"))
+
+
+class SessionTurnLeaseRow(Base):
+    """Who runs the turn of a conversation, until when; the key is the first session of the conversation."""
+
+    __tablename__ = "session_turn_leases"
+
+    conversation_id: Mapped[Id] = mapped_column(primary_key=True)
+    holder: Mapped[str] = mapped_column(server_default=sa.text("'unknown'"))
+    acquired_at: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+    expires_at: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+    """A row of another program that names no end is no live lease."""
+
+    __table_args__ = (_length_check("conversation_id"), _length_check("holder"), sa.Index(None, "expires_at"))
 
 
 metadata = Base.metadata

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from hermes_state.dialects import DialectOperations
 from hermes_state.errors import StoreBusyError, UnitOfWorkOpenError
 from hermes_state.repositories.base import Transaction
+from hermes_state.repositories.leases import LeaseRepository
 from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.meta import MetaRepository
 from hermes_state.repositories.portable import PortableRepository
@@ -89,6 +90,11 @@ class UnitOfWork:
     def messages(self) -> MessageRepository:
         """Messages inside this transaction."""
         return MessageRepository(self._transaction)
+
+    @cached_property
+    def leases(self) -> LeaseRepository:
+        """Leases, cool-downs and counters of the compactor inside this transaction."""
+        return LeaseRepository(self._transaction)
 
     @cached_property
     def meta(self) -> MetaRepository:

@@ -50,10 +50,10 @@ class BatchAppend:
         self.rows_inserted = 0
         self.landed: list[Landed | None] = [None] * len(batch)
 
-    def run(self, turn_lease_holder: str | None) -> None:
+    def run(self, turn_lease_holder: str | None = None, turn_lease_ttl_seconds: float = 300.0) -> None:
         """Writes the batch. Raises the errors of the guards and ``MessageConflictError``."""
         if turn_lease_holder is not None or any(m.row_id is not None for m in self._batch):
-            self._counters.lock(turn_lease_holder)
+            self._counters.lock(turn_lease_holder, turn_lease_ttl_seconds)
             self._settle_known_rows()
         same_as = self._repeated_uids()
         new = [i for i, at in enumerate(self.landed) if at is None and i not in same_as]

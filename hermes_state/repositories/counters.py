@@ -12,12 +12,14 @@ import sqlalchemy as sa
 
 from hermes_state.dialects import DialectOperations
 from hermes_state.errors import CompressionSessionClosedError, SessionNotFoundError, SessionTurnLeaseLostError
-from hermes_state.models import MessageRow, SessionRow
-from hermes_state.repositories.base import table_of
+from hermes_state.models import MessageRow, SessionRow, SessionTurnLeaseRow
+from hermes_state.repositories.base import require_id, table_of
+from hermes_state.repositories.lease_rows import LeaseRows, require_seconds
 from hermes_state.text import is_usable_id
 
 _SESSIONS = table_of(SessionRow)
 _MESSAGES = table_of(MessageRow)
+_TURN_LEASES = table_of(SessionTurnLeaseRow)
 _COMPRESSION = "compression"
 
 
@@ -31,8 +33,12 @@ class SessionCounters:
         if not is_usable_id(session_id):
             raise SessionNotFoundError(session_id)
 
-    def lock(self, turn_lease_holder: str | None = None) -> None:
-        """Locks the row and applies the guards of CONTRACT.md section 3, rule 6; raises their errors."""
+    def lock(self, turn_lease_holder: str | None = None, turn_lease_ttl_seconds: float = 300.0) -> None:
+        """Locks the row and applies the guards of CONTRACT.md section 3, rule 6; raises their errors.
+
+        A turn lease that is presented stays its holder's until the transaction ends; one that had expired, and that
+        nobody claimed, is renewed for ``turn_lease_ttl_seconds``.
+        """
         stmt = self._operations.compiled("counters.lock", _lock)
         row = stmt.execute(self._conn, session_id=self._session_id).first()
         if row is None:
@@ -40,8 +46,13 @@ class SessionCounters:
         if row.ended_at is not None and row.end_reason == _COMPRESSION:
             raise CompressionSessionClosedError(self._session_id)
         if turn_lease_holder is not None:
-            # No lease exists yet, so none can be held; presenting one is never ignored.
-            raise SessionTurnLeaseLostError(self._session_id, turn_lease_holder)
+            conversation = row.root_session_id or self._session_id
+            self._keep_turn_lease(conversation, turn_lease_holder, turn_lease_ttl_seconds)
+
+    def _keep_turn_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> None:
+        holder, seconds = require_id("turn_lease_holder", holder), require_seconds("ttl_seconds", ttl_seconds)
+        if not LeaseRows(self._conn, self._operations, _TURN_LEASES).keep(conversation_id, holder, seconds):
+            raise SessionTurnLeaseLostError(self._session_id, holder)
 
     def add(self, rows: int, calls: int, last_active_at: float | None) -> None:
         """Adds to the counters, in the one UPDATE that locks the row and checks the guards too.
@@ -71,7 +82,7 @@ class SessionCounters:
 
 
 def _lock() -> sa.Executable:
-    columns = (_SESSIONS.c.ended_at, _SESSIONS.c.end_reason)
+    columns = (_SESSIONS.c.ended_at, _SESSIONS.c.end_reason, _SESSIONS.c.root_session_id)
     return sa.select(*columns).where(_SESSIONS.c.id == sa.bindparam("session_id")).with_for_update()
 
 

@@ -16,19 +16,25 @@ class MessageRepository(MessageReads, MessageRewrites):
     """The table ``messages``. Reads of an unknown session give ``[]`` or 0; writes raise ``SessionNotFoundError``."""
 
     def append_batch(
-        self, session_id: str, messages: Sequence[Any], *, turn_lease_holder: str | None = None
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        *,
+        turn_lease_holder: str | None = None,
+        turn_lease_ttl_seconds: float = 300.0,
     ) -> int:
         """Appends the messages, all or none; returns the number of rows inserted (CONTRACT.md section 3)."""
         if not messages:
             return 0
-        return self.append_encoded(session_id, messages, self.encode(session_id, messages), turn_lease_holder)
+        encoded = self.encode(session_id, messages)
+        return self.append_encoded(session_id, messages, encoded, turn_lease_holder, turn_lease_ttl_seconds)
 
     def append(self, session_id: str, role: str, content: Any = None, **keys: Any) -> int:
         """Appends one message and returns its row id, the existing one for a duplicate."""
         message = {"role": role, "content": content, **keys}
         with self._transaction.verb():
             batch = BatchAppend(self._transaction, session_id, self.encode(session_id, [message]))
-            batch.run(None)
+            batch.run()
         return landed_row(batch.landed[0]).row_id
 
     def append_encoded(
@@ -37,10 +43,11 @@ class MessageRepository(MessageReads, MessageRewrites):
         messages: Sequence[Any],
         encoded: Sequence[EncodedMessage],
         turn_lease_holder: str | None = None,
+        turn_lease_ttl_seconds: float = 300.0,
     ) -> int:
         """Appends rows that ``encode`` made of ``messages``; the dicts are stamped once the unit has committed."""
         with self._transaction.verb():
             batch = BatchAppend(self._transaction, session_id, encoded)
-            batch.run(turn_lease_holder)
+            batch.run(turn_lease_holder, turn_lease_ttl_seconds)
         self.stamp_at_commit(messages, encoded, batch.landed)
         return batch.rows_inserted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from hermes_state.models import MetaRow
-from hermes_state.repositories.base import Repository, require_id, table_of
+from hermes_state.repositories.base import Repository, require_id, starts_with, table_of
 from hermes_state.text import clean_text, is_usable_id
 
 _META = table_of(MetaRow)
@@ -20,6 +20,19 @@ class MetaRepository(Repository):
             if not is_usable_id(key):
                 return None
             return conn.scalar(sa.select(_META.c.value).where(_META.c.key == key))
+
+    def list_prefix(self, prefix: str) -> dict[str, str | None]:
+        """The notes whose key starts with ``prefix``, ordered by key (code points).
+
+        No character is a wildcard, case counts; ``""`` gives every note.
+        """
+        if prefix and not is_usable_id(prefix):
+            return {}
+        stmt = sa.select(_META.c.key, _META.c.value).order_by(_META.c.key)
+        if prefix:
+            stmt = stmt.where(starts_with(_META.c.key, prefix))
+        with self._transaction.verb() as conn:
+            return {row.key: row.value for row in conn.execute(stmt)}
 
     def set(self, key: str, value: str | None) -> None:
         """Sets ``key`` (1 to 512 characters, else ``InvalidArgumentError``) to ``value``."""

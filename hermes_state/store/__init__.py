@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes_state.store.leases import LeaseVerbs
 from hermes_state.store.lineages import LineageVerbs
 from hermes_state.store.messages import MessageVerbs
 from hermes_state.store.notes import NoteVerbs
@@ -11,7 +12,7 @@ from hermes_state.store.sessions import SessionVerbs
 __all__ = ["SessionDB"]
 
 
-class SessionDB(SessionVerbs, MessageVerbs, RewriteVerbs, LineageVerbs, NoteVerbs):
+class SessionDB(SessionVerbs, MessageVerbs, RewriteVerbs, LineageVerbs, LeaseVerbs, NoteVerbs):
     """The store of one database, fixed when the object is made; safe to share between threads.
 
     ``db_path`` names a SQLite file, ``url`` any supported database; without both the default of

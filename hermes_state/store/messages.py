@@ -25,26 +25,31 @@ class MessageVerbs(StoreCore):
         *,
         compression_lock_holder: str | None = None,  # noqa: ARG002 - appends do not check that lock
         turn_lease_holder: str | None = None,
-        turn_lease_ttl_seconds: float = 300.0,  # noqa: ARG002 - renews a held lease once leases exist
+        turn_lease_ttl_seconds: float = 300.0,
         chunk_rows: int | None = None,
     ) -> int:
         """Appends the messages in one transaction, all or none; returns the number of rows inserted.
 
         After the commit each dict carries ``_row_id`` and its ``timestamp`` (epoch seconds). ``chunk_rows`` splits a large
         copy into several transactions, each atomic on its own. The compression lock is not checked by appends; a turn
-        lease is: until leases exist, presenting one raises ``SessionTurnLeaseLostError`` (CONTRACT.md section 3).
+        lease is: a holder who lost it gets ``SessionTurnLeaseLostError``, and one whose lease expired unclaimed gets it
+        renewed for ``turn_lease_ttl_seconds`` (CONTRACT.md section 3).
         """
         if chunk_rows is None or len(messages) <= require_count("chunk_rows", chunk_rows, least=1):
             return self._write(
                 lambda uow: uow.messages.append_batch(
-                    session_id, messages, turn_lease_holder=turn_lease_holder
+                    session_id,
+                    messages,
+                    turn_lease_holder=turn_lease_holder,
+                    turn_lease_ttl_seconds=turn_lease_ttl_seconds,
                 )
             )
         encoded = self._read(lambda uow: uow.messages.encode(session_id, messages))
+        lease = (turn_lease_holder, turn_lease_ttl_seconds)
         inserted = 0
         for start in range(0, len(messages), chunk_rows):
             part = slice(start, start + chunk_rows)
-            inserted += self._append_part(session_id, messages[part], encoded[part], turn_lease_holder)
+            inserted += self._append_part(session_id, messages[part], encoded[part], *lease)
         return inserted
 
     def get_messages(
@@ -73,8 +78,6 @@ class MessageVerbs(StoreCore):
         return self._read(lambda uow: uow.messages.count(session_id))
 
     def _append_part(
-        self, session_id: str, messages: Sequence[Any], encoded: Sequence[Any], turn_lease_holder: str | None
+        self, session_id: str, messages: Sequence[Any], encoded: Sequence[Any], *lease: Any
     ) -> int:
-        return self._write(
-            lambda uow: uow.messages.append_encoded(session_id, messages, encoded, turn_lease_holder)
-        )
+        return self._write(lambda uow: uow.messages.append_encoded(session_id, messages, encoded, *lease))

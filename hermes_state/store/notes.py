@@ -20,6 +20,10 @@ class NoteVerbs(StoreCore):
         """Keeps a note."""
         self._write(lambda uow: uow.meta.set(key, value))
 
+    def list_meta_prefix(self, prefix: str) -> dict[str, str | None]:
+        """The notes whose key starts with ``prefix``, ordered by key; no wildcards, case counts (issue 3, item 5)."""
+        return self._read(lambda uow: uow.meta.list_prefix(prefix))
+
     def export_session(self, session_id: str) -> dict[str, Any] | None:
         """The session with all its messages, whatever their state, as ``import_sessions`` takes it; or ``None``."""
         return self._read(lambda uow: uow.portable.export_session(session_id))

@@ -16,7 +16,8 @@ from tests.support import catalogue
 from tests.support.raw import RawSql
 
 VERSIONS = sorted((upgrades.script_location() / "versions").glob("*.py"))
-TABLES = {"sessions", "messages", "state_meta", "system_prompts"}
+FIRST_TABLES = {"sessions", "messages", "state_meta", "system_prompts"}
+TABLES = FIRST_TABLES | {"compression_locks", "session_turn_leases"}
 
 
 def history() -> list[Script]:
@@ -98,13 +99,13 @@ def test_downgrade_that_would_lose_rows_is_refused_and_changes_nothing(
         upgrades.downgrade(migrated, "base")
     assert catalogue.definitions(sql, backend) == before
     assert sql.value("SELECT count(*) FROM messages") == 2
-    assert upgrades.current(migrated) == "0001"
+    assert upgrades.current(migrated) == upgrades.HEAD
 
 
-@pytest.mark.parametrize("table", sorted(TABLES - {"messages"}))
+@pytest.mark.parametrize("table", sorted(FIRST_TABLES - {"messages"}))
 def test_rows_of_any_table_stop_a_downgrade(migrated: sa.Engine, sql: RawSql, table: str) -> None:
     fill(sql)
-    for other in TABLES - {table}:
+    for other in FIRST_TABLES - {table}:
         if table != "sessions" or other != "messages":
             sql(f"DELETE FROM {other}")
     with pytest.raises(DowngradeRefusedError, match=f"rows of {table}"):
@@ -122,7 +123,7 @@ def test_unknown_targets_are_refused_arguments(migrated: sa.Engine, sql: RawSql,
     for move in (upgrades.upgrade, upgrades.downgrade):
         with pytest.raises(InvalidArgumentError, match="revision"):
             move(migrated, revision)
-    assert sql("SELECT version_num FROM alembic_version") == [("0001",)]
+    assert sql("SELECT version_num FROM alembic_version") == [(upgrades.HEAD,)]
 
 
 def test_downgrade_of_an_empty_database_changes_nothing(engine: sa.Engine, sql: RawSql, backend: str) -> None:

@@ -22,8 +22,15 @@ def named(column: sa.Column[object]) -> str:
     return f"{column.table.name}.{column.name}"
 
 
-def test_the_tables_are_those_of_the_known_store_and_the_prompts() -> None:
-    assert set(metadata.tables) == {"sessions", "messages", "state_meta", "system_prompts"}
+def test_the_tables_are_those_of_the_known_store() -> None:
+    assert set(metadata.tables) == {
+        "sessions",
+        "messages",
+        "state_meta",
+        "system_prompts",
+        "compression_locks",
+        "session_turn_leases",
+    }
 
 
 def test_every_mandatory_column_has_a_server_default() -> None:
@@ -35,6 +42,8 @@ def test_every_mandatory_column_has_a_server_default() -> None:
         "state_meta.key",
         "system_prompts.hash",
         "system_prompts.prompt",
+        "compression_locks.session_id",
+        "session_turn_leases.conversation_id",
     }
 
 
