@@ -27,11 +27,12 @@ from tests.support.raw import RawSql, sqlite_file
 ROOT = Path(__file__).parents[2]
 TABLES = {*metadata.tables, "alembic_version"}
 
-REBUILD = """
+NEXT = f"{int(upgrades.HEAD) + 1:04d}"
+REBUILD = f"""
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "{NEXT}"
+down_revision = "{upgrades.HEAD}"
 branch_labels = None
 depends_on = None
 rebuilds_tables = True
@@ -64,7 +65,7 @@ def alembic(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 def scripts_with_a_rebuild(tmp_path: Path) -> Config:
     folder = tmp_path / "scripts"
     shutil.copytree(upgrades.script_location(), folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0002_rebuild.py").write_text(REBUILD)
+    (folder / "versions" / f"{NEXT}_rebuild.py").write_text(REBUILD)
     config = Config()
     config.set_main_option("script_location", str(folder))
     return config
@@ -76,7 +77,7 @@ def test_alembic_works_from_the_root_of_a_checkout(empty_url: str, backend: str)
     for arguments in (("upgrade", "head"), ("check",), ("downgrade", "base"), ("upgrade", "head")):
         done = alembic(*target, *arguments)
         assert (done.returncode, done.stderr) == (0, "")
-    assert alembic("current", HERMES_STATE_URL=empty_url).stdout == "0001 (head)\n"
+    assert alembic("current", HERMES_STATE_URL=empty_url).stdout == f"{upgrades.HEAD} (head)\n"
     reader = RawSql(empty_url)
     assert catalogue.tables(reader, backend) == TABLES
     reader("INSERT INTO sessions (id) VALUES ('s')")
@@ -175,7 +176,7 @@ def test_a_table_rebuild_keeps_the_rows_that_refer_to_it(
     config = scripts_with_a_rebuild(tmp_path)
     with migrated.connect() as conn:
         config.attributes["connection"] = conn
-        command.upgrade(config, "0002")
+        command.upgrade(config, NEXT)
         assert conn.scalar(sa.text("PRAGMA foreign_keys")) == 1
     assert sql.column("SELECT content FROM messages ORDER BY id") == ["one", "two"]
     assert sql("PRAGMA foreign_key_check") == []
@@ -190,11 +191,11 @@ def test_a_table_rebuild_that_leaves_orphans_is_rolled_back(
     config = scripts_with_a_rebuild(tmp_path)
     with migrated.connect() as conn:
         config.attributes["connection"] = conn
-        with pytest.raises(RuntimeError, match="after revision 0002 1 rows would refer to missing ones"):
-            command.upgrade(config, "0002")
+        with pytest.raises(RuntimeError, match=f"after revision {NEXT} 1 rows would refer to missing ones"):
+            command.upgrade(config, NEXT)
         assert conn.scalar(sa.text("PRAGMA foreign_keys")) == 1
     assert sql.column("SELECT id FROM sessions ORDER BY id") == ["kept", "lost"]
-    assert upgrades.current(migrated) == "0001"
+    assert upgrades.current(migrated) == upgrades.HEAD
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])

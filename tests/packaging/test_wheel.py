@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from hermes_state.models import metadata
+from hermes_state.upgrades import HEAD
 from tests.support import catalogue
 from tests.support.raw import RawSql
 
 ROOT = Path(__file__).parents[2]
-TABLES = {"sessions", "messages", "state_meta", "system_prompts", "alembic_version"}
+TABLES = {*metadata.tables, "alembic_version"}
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +88,7 @@ def test_the_wheel_holds_the_package_and_the_migrations_and_nothing_else(wheel: 
         "hermes_state/_migrations/env.py",
         "hermes_state/_migrations/script.py.mako",
         "hermes_state/_migrations/versions/0001_sessions_and_messages.py",
+        "hermes_state/_migrations/versions/0002_leases.py",
     } <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"hermes_state"}
     assert not [name for name in names if "__pycache__" in name or name.endswith(".db")]
@@ -124,7 +127,7 @@ def test_an_installed_package_upgrades_a_database_from_another_directory(
     environment: Path, elsewhere: Path, empty_url: str, backend: str
 ) -> None:
     upgraded = run(environment / "hermes-state", "--url", empty_url, "upgrade", cwd=elsewhere)
-    assert upgraded == "0001\n"
+    assert upgraded == f"{HEAD}\n"
     run(environment / "hermes-state", "--url", empty_url, "check", cwd=elsewhere)
     reader = RawSql(empty_url)
     assert catalogue.tables(reader, backend) == TABLES
