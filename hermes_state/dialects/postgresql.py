@@ -15,7 +15,7 @@ from hermes_state.models import CARRIER_PREDICATE_POSTGRESQL, doubled_percents
 # type is read; an escaped backslash is consumed first, because what follows it is no escape. The regular
 # expression is quoted for standard_conforming_strings = on.
 _READABLE = r"""regexp_replace(given.element::text,
-    '(\\\\)|\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\1', 'g')::json"""
+    '(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})', '\1\\ufffd', 'g')::json"""
 _IS_CHECKPOINT = rf"""CASE WHEN json_typeof(given.element) <> 'object' THEN false
     WHEN strpos(given.element::text, '\u') > 0 THEN coalesce({_READABLE} ->> 'type' = 'compaction', false)
     ELSE coalesce(given.element ->> 'type' = 'compaction', false) END"""

@@ -13,9 +13,12 @@ from hermes_state.dialects.base import DialectOperations
 from hermes_state.models import CARRIER_PREDICATE_SQLITE
 
 # The last "type" key decides, as in Python's json; only a JSON string counts.
-_IS_CHECKPOINT = """element.type = 'object' AND 'compaction' IS (
-    SELECT CASE attribute.type WHEN 'text' THEN attribute.value END FROM json_each(element.value) AS attribute
-    WHERE attribute.key = 'type' ORDER BY attribute.id DESC LIMIT 1)"""
+# json_each cuts text at an escaped NUL; ``->`` hands it out as it is written.
+_IS_CHECKPOINT = r"""element.type = 'object' AND CASE
+    WHEN instr(element.value, '\u0000') > 0 THEN (element.value -> '$.type') IS '"compaction"'
+    ELSE 'compaction' IS (
+        SELECT CASE attribute.type WHEN 'text' THEN attribute.value END FROM json_each(element.value) AS attribute
+        WHERE attribute.key = 'type' ORDER BY attribute.id DESC LIMIT 1) END"""
 
 # CASE fixes the order of evaluation: json_each must never see malformed text, nor take an object for a list.
 _HOLDS_CHECKPOINT = f"""CASE WHEN NOT json_valid({{row}}.codex_reasoning_items) THEN 0

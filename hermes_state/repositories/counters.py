@@ -39,8 +39,7 @@ class SessionCounters:
         A turn lease that is presented stays its holder's until the transaction ends; one that had expired, and that
         nobody claimed, is renewed for ``turn_lease_ttl_seconds``.
         """
-        stmt = self._operations.compiled("counters.lock", _lock)
-        row = stmt.execute(self._conn, session_id=self._session_id).first()
+        row = self._locked_row()
         if row is None:
             raise SessionNotFoundError(self._session_id)
         if row.ended_at is not None and row.end_reason == _COMPRESSION:
@@ -48,6 +47,14 @@ class SessionCounters:
         if turn_lease_holder is not None:
             conversation = row.root_session_id or self._session_id
             self._keep_turn_lease(conversation, turn_lease_holder, turn_lease_ttl_seconds)
+
+    def lock_if_there(self) -> bool:
+        """Locks the row, open or closed; whether there is one."""
+        return self._locked_row() is not None
+
+    def _locked_row(self) -> sa.Row[Any] | None:
+        stmt = self._operations.compiled("counters.lock", _lock)
+        return stmt.execute(self._conn, session_id=self._session_id).first()
 
     def _keep_turn_lease(self, conversation_id: str, holder: str, ttl_seconds: float) -> None:
         holder, seconds = require_id("turn_lease_holder", holder), require_seconds("ttl_seconds", ttl_seconds)

@@ -38,8 +38,12 @@ class MessageRewrites(MessageWrites):
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return 0
+            counters = SessionCounters(conn, self._operations, session_id)
+            # First of all: an append that commits in between would leave an active row with counters of 0.
+            if not counters.lock_if_there():
+                return 0
             gone = conn.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.session_id == session_id))
-            SessionCounters(conn, self._operations, session_id).set(0, 0)
+            counters.set(0, 0)
         return gone.rowcount
 
     def _rewrite(self, session_id: str, messages: Sequence[Any], make_room: sa.Executable) -> int:
