@@ -104,10 +104,6 @@ class DialectOperations(abc.ABC):
         """
 
     @abc.abstractmethod
-    def newest_carrier(self, conn: sa.Connection, session_id: str) -> int:
-        """The id of the newest active carrier of the session, 0 when there is none."""
-
-    @abc.abstractmethod
     def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
         """``column`` equals a value of the list bound as ``parameter``, one parameter whatever the list's length.
 

@@ -52,10 +52,6 @@ class SqliteOperations(DialectOperations):
         """Removes the checkpoints that the newest active carrier shadows."""
         conn.exec_driver_sql(_STRIP, (session_id, session_id))
 
-    def newest_carrier(self, conn: sa.Connection, session_id: str) -> int:
-        """The id of the newest active carrier, 0 when there is none."""
-        return conn.exec_driver_sql(_NEWEST_CARRIER, (session_id,)).scalar() or 0
-
     def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
         """The list travels as one JSON text; SQLite has no arrays."""
         each = sa.func.json_each(sa.bindparam(parameter)).table_valued("value", name="wanted")

@@ -60,7 +60,10 @@ class BatchAppend:
         if new or self._changed:
             self._count(new)
             self._write(new, same_as)
-        for index, first in same_as.items():
+        for index in same_as:
+            first = index
+            while first in same_as:  # a repeated uid may lead to a repeated platform id
+                first = same_as[first]
             self.landed[index] = self.landed[first]
 
     def _settle_known_rows(self) -> None:
@@ -72,24 +75,18 @@ class BatchAppend:
         if not last:
             return
         stored = rows.active_by_id(self._transaction, self._session_id, last)
-        newest = self._newest_carrier(stored, last)
+        carriers = [row_id for row_id in stored if self._batch[last[row_id]].is_carrier]
         for row_id, row in stored.items():
-            self._settle_known_row(last[row_id], row, shadowed=newest is None or row_id < newest)
+            self._settle_known_row(last[row_id], row, shadowed=row_id < max(carriers, default=0))
         for index, message in enumerate(self._batch):
             if message.row_id in stored:
                 self.landed[index] = self.landed[last[message.row_id]]
 
-    def _newest_carrier(self, stored: dict[int, Any], last: dict[int, int]) -> int | None:
-        """The newest carrier once this batch has landed; ``None`` when one of the new rows will be it."""
-        if any(m.is_carrier and m.row_id not in stored for m in self._batch):
-            return None
-        newest = self._operations.newest_carrier(self._transaction.conn, self._session_id)
-        return max([newest, *(row_id for row_id in stored if self._batch[last[row_id]].is_carrier)])
-
     def _settle_known_row(self, index: int, row: Sequence[Any], *, shadowed: bool) -> None:
         message = self._batch[index]
         if shadowed:
-            # The strip would take them out again: do not write 120 KB for that.
+            # A newer row of this batch keeps its checkpoint, so the strip would take this one out again: an agent
+            # that hands over its whole transcript each turn must not write 120 KB for every old carrier.
             message = message.without_checkpoints()
         stored = row[1:]
         values = message.values
