@@ -7,9 +7,11 @@ cannot be upgraded once another writer has committed; a connection with the exec
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
+import stat
 import threading
 import weakref
 from pathlib import Path
@@ -24,6 +26,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 from hermes_state.errors import (
     InvalidArgumentError,
     NotADatabaseError,
+    StoreError,
     StoreReadOnlyError,
     StoreUnavailableError,
     UndecodableTextError,
@@ -150,27 +153,34 @@ def _sqlite_engine(url: URL, settings: Settings, *, read_only: bool, pool: bool)
 
 
 def _prepare_sqlite_file(path: Path, *, read_only: bool) -> None:
-    if path.is_dir():
-        raise NotADatabaseError(f"{path} is a directory")
-    if read_only:
-        if not path.exists():
-            raise StoreUnavailableError(f"there is no store at {path}")
-        return
+    try:
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            raise NotADatabaseError(f"{path} is a directory")
+        if not read_only and os.stat(path).st_size == 0:
+            os.chmod(path, 0o600)  # by path: nothing but SQLite may open the file
+    except FileNotFoundError:
+        if read_only:
+            raise StoreUnavailableError(f"there is no store at {path}") from None
+        _create_sqlite_file(path)
+    except OSError as error:
+        raise _refused(path, error) from error
+
+
+def _create_sqlite_file(path: Path) -> None:
     with _creation_lock:
-        if path.exists():
-            if path.stat().st_size == 0:
-                os.chmod(path, 0o600)  # by path: nothing but SQLite may open the file
-            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
-            logger.debug("another process created %s", path)
-        except PermissionError as error:
-            raise StoreReadOnlyError(f"{path} cannot be created") from error
+            logger.debug("somebody else created %s", path)
         except OSError as error:
-            kind = StoreReadOnlyError if error.errno == 30 else StoreUnavailableError  # EROFS
-            raise kind(f"{path} cannot be created: {error.strerror}") from error
+            raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: OSError) -> StoreError:
+    is_forbidden = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    kind = StoreReadOnlyError if is_forbidden else StoreUnavailableError
+    return kind(f"{path} cannot be created or opened: {error.strerror}")
 
 
 def _connect_sqlite(path: Path | None, read_only: bool) -> sqlite3.Connection:
@@ -269,6 +279,7 @@ def _postgresql_engine(url: URL, settings: Settings, *, read_only: bool, pool: b
         "application_name": "hermes_state",
         "options": _session_options(url, settings, read_only=read_only),
     }
+    bare, secrets = _without_query(url)
     options: dict[str, Any] = {"poolclass": NullPool}
     if pool:
         options = {
@@ -279,14 +290,22 @@ def _postgresql_engine(url: URL, settings: Settings, *, read_only: bool, pool: b
         }
     try:
         return sa.create_engine(
-            url.difference_update_query(["options"]),
-            connect_args=connect_args,
+            bare,
+            connect_args=connect_args | secrets,
             hide_parameters=True,
             json_deserializer=_json_text,
             **options,
         )
     except ModuleNotFoundError as error:
         raise StoreUnavailableError("psycopg is missing: pip install 'hermes-state[postgres]'") from error
+
+
+def _without_query(url: URL) -> tuple[URL, dict[str, str]]:
+    """``url`` without what may hide a secret in its query, and that as arguments of the driver: an engine shows its URL."""
+    moved = {
+        k: v for k, v in url.query.items() if isinstance(v, str) and k not in ("options", "host", "port")
+    }
+    return url.difference_update_query([*moved, "options"]), moved
 
 
 def _session_options(url: URL, settings: Settings, *, read_only: bool) -> str:
@@ -300,5 +319,5 @@ def _session_options(url: URL, settings: Settings, *, read_only: bool) -> str:
 
 
 def _json_text(data: bytes | str) -> str:
-    # Both databases hand JSON columns out as text; codec.py is the one decoder.
+    # Both databases hand JSON columns out as text; payloads.py is the one decoder.
     return data if isinstance(data, str) else bytes(data).decode()

@@ -10,6 +10,7 @@ import platformdirs
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+_LONGEST_SECONDS = 86_400.0  # milliseconds must fit 32 bits on both databases
 DEFAULT_MAX_TEXT_BYTES = 64 * 1024 * 1024
 
 
@@ -21,13 +22,13 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="HERMES_STATE_", frozen=True, extra="ignore")
 
-    url: str | None = None
+    url: str | None = Field(default=None, repr=False)
     """Database URL of the default store; unset: a SQLite file, see :func:`default_url`."""
-    busy_timeout_seconds: float = Field(default=20.0, ge=0)
+    busy_timeout_seconds: float = Field(default=20.0, ge=0, le=_LONGEST_SECONDS)
     """How long a write waits for another writer before ``StoreBusyError``."""
-    statement_timeout_seconds: float = Field(default=60.0, ge=0)
+    statement_timeout_seconds: float = Field(default=60.0, ge=0, le=_LONGEST_SECONDS)
     """PostgreSQL only: longest time of one statement; 0 means no limit."""
-    connect_timeout_seconds: float = Field(default=10.0, gt=0)
+    connect_timeout_seconds: float = Field(default=10.0, gt=0, le=_LONGEST_SECONDS)
     """PostgreSQL only: longest time to connect."""
     synchronous: Literal["FULL", "NORMAL"] = "FULL"
     """SQLite only: FULL syncs at every commit, NORMAL may lose the last commits at a power cut."""

@@ -93,7 +93,8 @@ class DialectOperations(abc.ABC):
                 f"INSERT INTO messages ({names}) VALUES {', '.join([row] * count)} "
                 "ON CONFLICT (session_id, message_uid) DO NOTHING RETURNING id, message_uid"
             )
-            self._insert_texts[names, count] = text
+            if count <= _NARROW_ROWS or count == ROWS_PER_INSERT:
+                self._insert_texts[names, count] = text
         return text
 
     @abc.abstractmethod
