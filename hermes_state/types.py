@@ -19,7 +19,7 @@ class ExactJson(sa.JSON):
 
     A column that SQLite sees declared as JSON has numeric affinity, so a lone 2**70 comes back as 1.18e21;
     PostgreSQL's ``jsonb`` re-orders keys and rewrites numbers. The Python value is JSON *text* in both
-    directions, or ``None`` for SQL NULL: ``codec.py`` is the one encoder and decoder.
+    directions, or ``None`` for SQL NULL: ``json_values.py`` is the one encoder, ``payloads.py`` the one decoder.
     """
 
     cache_ok = True

@@ -172,10 +172,6 @@ def _is_ours(name: str | None, kind: str, _parents: object) -> bool:
     return kind != "table" or name in metadata.tables
 
 
-def _plain(expression: str) -> str:
-    return re.sub(r"(?<=')::text|[\s()]", "", expression).lower()
-
-
 def _stands_here(item: Any, _name: str | None, _kind: str, _reflected: bool, _compared: object) -> bool:
     # models.py marks the CHECKs that only one database gets.
     dialect: str = context.get_context().dialect.name

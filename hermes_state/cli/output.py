@@ -79,7 +79,7 @@ def local_time(epoch: Any) -> str:
         return ""
     try:
         return datetime.fromtimestamp(epoch).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, ValueError, OSError):
+    except (TypeError, OverflowError, ValueError, OSError):  # another program may have stored text there
         return str(epoch)
 
 

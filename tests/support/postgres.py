@@ -106,7 +106,12 @@ def _own_server(binaries: Path) -> Iterator[str]:
 def _initialise(binaries: Path, data: Path) -> None:
     options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"]
     options += ["--no-sync", "--no-instructions"]
-    _run([str(binaries / "initdb"), f"--pgdata={data}", *options])
+    command = [str(binaries / "initdb"), f"--pgdata={data}", *options]
+    try:
+        _run(command)
+    except NoServerError:
+        # It removes its folder when it fails; on a busy machine its child process may have been killed.
+        _run(command)
     (data / "pg_hba.conf").write_text(_ACCESS)
 
 
