@@ -24,6 +24,7 @@ from hermes_state.errors import (
     SchemaError,
     SchemaMismatchError,
     SessionCompressionInProgressError,
+    SessionEndedError,
     SessionExistsError,
     SessionNotFoundError,
     SessionTooLargeError,
@@ -39,11 +40,14 @@ from hermes_state.errors import (
     UnitOfWorkOpenError,
 )
 from hermes_state.records import (
+    AnchoredView,
     ConversationMessage,
     ImportReport,
     MessageRecord,
+    MessageWindow,
     NewMessage,
     NewSession,
+    RecentUserMessage,
     SessionRecord,
 )
 from hermes_state.repositories.compression_state import CompressionCooldown, CompressionCounters
@@ -56,6 +60,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "PERSISTED_MARKER",
+    "AnchoredView",
     "CompressionCooldown",
     "CompressionCounters",
     "CompressionSessionClosedError",
@@ -69,10 +74,12 @@ __all__ = [
     "LeaseHeldError",
     "MessageConflictError",
     "MessageRecord",
+    "MessageWindow",
     "NewMessage",
     "NewSession",
     "NotADatabaseError",
     "QuerySyntaxError",
+    "RecentUserMessage",
     "RewindConflictError",
     "SchemaAheadError",
     "SchemaBehindError",
@@ -80,6 +87,7 @@ __all__ = [
     "SchemaMismatchError",
     "SessionCompressionInProgressError",
     "SessionDB",
+    "SessionEndedError",
     "SessionExistsError",
     "SessionNotFoundError",
     "SessionPersistenceMixin",

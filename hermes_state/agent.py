@@ -10,6 +10,7 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from hermes_state.checkpoints import drop_shadowed_checkpoints, newest_carrier
 from hermes_state.codec import require_list
+from hermes_state.decoding import PERSISTED_MARKER
 from hermes_state.errors import (
     CompressionSessionClosedError,
     HermesStateError,
@@ -22,8 +23,7 @@ from hermes_state.text import is_usable_id
 
 logger = logging.getLogger(__name__)
 
-PERSISTED_MARKER = "_persisted_in"
-"""Private key of a message dict that is durable as it reads now; its value is the id of the session with the row."""
+__all__ = ["PERSISTED_MARKER", "SessionPersistenceMixin", "TranscriptFlusher"]
 
 _DIRTY = "_dirty"
 

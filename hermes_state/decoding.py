@@ -12,6 +12,9 @@ from hermes_state.records import ConversationMessage, MessageRecord
 
 logger = logging.getLogger(__name__)
 
+PERSISTED_MARKER = "_persisted_in"
+"""Private key of a message dict that is durable as it reads now; its value is the id of the session with the row."""
+
 READ_COLUMNS = ("id", *MESSAGE_COLUMNS)
 _NOT_UNKNOWN = frozenset((*READ_COLUMNS, "message_id")) - {"content_parts", "extra"}
 
@@ -23,7 +26,9 @@ _RARE = (
     "content_parts", "platform_message_id", "token_count", "effect_disposition", "api_content", "display_kind",
     "display_metadata", "reasoning_details", "codex_reasoning_items", "codex_message_items", "extra",
 )  # fmt: skip
+_PLACED = ("session_id", "message_uid")
 CONVERSATION_COLUMNS = (*_USUAL, *_RARE)
+PLACED_CONVERSATION_COLUMNS = (*CONVERSATION_COLUMNS, *_PLACED)
 _FIRST_RARE = len(_USUAL)
 _NAMED = {"platform_message_id": "message_id"}
 _JSON = frozenset(("display_metadata", "reasoning_details", "codex_reasoning_items", "codex_message_items"))
@@ -96,6 +101,17 @@ def decode_conversation(values: Sequence[Any]) -> ConversationMessage:
             message["reasoning_content"] = reasoning_content
     if rare.count(None) != len(rare):
         _add_rare(message, row_id, rare)
+    return cast("ConversationMessage", message)
+
+
+def decode_persisted(values: Sequence[Any]) -> ConversationMessage:
+    """``decode_conversation`` of a row in ``PLACED_CONVERSATION_COLUMNS`` order, stamped as the flusher stamps it.
+
+    A flusher that is given the dict back writes nothing (CONTRACT.md section 5).
+    """
+    session_id, uid = _as_text(values[-len(_PLACED) :])
+    message = cast("dict[str, Any]", decode_conversation(values[: -len(_PLACED)]))
+    message |= {"_row_id": values[0], "_message_uid": uid, PERSISTED_MARKER: session_id}
     return cast("ConversationMessage", message)
 
 

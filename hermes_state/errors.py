@@ -75,6 +75,17 @@ class CompressionSessionClosedError(HermesStateError, RuntimeError):
         )
 
 
+class SessionEndedError(HermesStateError, RuntimeError):
+    """Somebody ended the session for a reason of their own; compaction must not carry it on."""
+
+    def __init__(self, session_id: str, end_reason: str | None) -> None:
+        self.session_id = session_id
+        self.end_reason = end_reason
+        super().__init__(
+            f"session {session_id!r} was ended ({end_reason}); call reopen_session first if it is to go on"
+        )
+
+
 class SessionCompressionInProgressError(HermesStateError, RuntimeError):
     """Another holder is compacting the session."""
 

@@ -61,6 +61,29 @@ class ConversationMessage(TypedDict, total=False):
     codex_message_items: Any
 
 
+class MessageWindow(TypedDict):
+    """Rows around an anchor, in insertion order, and how many stand before and after it."""
+
+    window: list[MessageRecord]
+    messages_before: int
+    messages_after: int
+
+
+class AnchoredView(MessageWindow):
+    """A window, and the first and last messages of the session outside it."""
+
+    bookend_start: list[MessageRecord]
+    bookend_end: list[MessageRecord]
+
+
+class RecentUserMessage(TypedDict):
+    """A user's message in one line of at most 80 characters; its time in epoch seconds."""
+
+    id: int
+    timestamp: float
+    preview: str
+
+
 class SessionRecord(TypedDict):
     """A whole session row. Times are seconds since the epoch, counters whole numbers, absent values ``None``."""
 

@@ -17,6 +17,7 @@ from hermes_state.dialects import DialectOperations
 from hermes_state.errors import StoreBusyError, UnitOfWorkOpenError
 from hermes_state.repositories.base import Transaction
 from hermes_state.repositories.leases import LeaseRepository
+from hermes_state.repositories.lineages import LineageRepository
 from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.meta import MetaRepository
 from hermes_state.repositories.portable import PortableRepository
@@ -90,6 +91,11 @@ class UnitOfWork:
     def messages(self) -> MessageRepository:
         """Messages inside this transaction."""
         return MessageRepository(self._transaction)
+
+    @cached_property
+    def lineages(self) -> LineageRepository:
+        """Chains of sessions inside this transaction."""
+        return LineageRepository(self._transaction)
 
     @cached_property
     def leases(self) -> LeaseRepository:

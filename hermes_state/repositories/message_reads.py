@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
-from hermes_state.decoding import CONVERSATION_COLUMNS, READ_COLUMNS, decode_conversation, decode_row
+from hermes_state.alternation import repaired
+from hermes_state.decoding import (
+    CONVERSATION_COLUMNS,
+    PLACED_CONVERSATION_COLUMNS,
+    decode_conversation,
+    decode_persisted,
+    decode_row,
+)
+from hermes_state.errors import InvalidArgumentError, SessionTooLargeError
 from hermes_state.records import ConversationMessage, MessageRecord
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Repository, require_count
 from hermes_state.text import is_usable_id
 
 _MESSAGES = rows.MESSAGES
+_SESSION = PLACED_CONVERSATION_COLUMNS.index("session_id")
+_BOUNDS = {"after_id": _MESSAGES.c.id.__gt__, "before_id": _MESSAGES.c.id.__lt__}
 
 
 class MessageReads(Repository):
-    """Reads; an unknown session gives ``[]`` or 0."""
+    """Reads; an unknown session gives ``[]``, 0, ``None`` or ``False``."""
 
     def get(
         self,
@@ -25,28 +35,58 @@ class MessageReads(Repository):
         include_inactive: bool = False,
         after_id: int | None = None,
         limit: int | None = None,
+        *,
+        before_id: int | None = None,
+        latest: bool = False,
+        include_compacted: bool = False,
     ) -> list[MessageRecord]:
-        """Whole rows in insertion order, active ones unless ``include_inactive``; ids above ``after_id`` only."""
-        found = self._select(session_id, include_inactive, after_id, limit)
-        return [decode_row(row) for row in found]
+        """Whole rows in insertion order, the active ones; a page of them by keyset.
+
+        ``after_id``: only ids above it, the first ``limit``. ``before_id``: only ids below it, the last ``limit`` unless
+        ``after_id`` is given too. ``latest``: the last ``limit``. A page always comes oldest first (field report G6).
+        ``include_compacted`` adds the rows that were summarised away, ``include_inactive`` also those that were rewound.
+        Raises ``InvalidArgumentError`` for ``latest`` with ``after_id`` and for what is no count.
+        """
+        if latest and after_id is not None:
+            raise InvalidArgumentError(
+                "latest", "a page starts after after_id or ends at the latest row, not both"
+            )
+        from_end = limit is not None and (latest or (before_id is not None and after_id is None))
+        bounds = {"after_id": after_id, "before_id": before_id}
+        found = self._page(session_id, _states(include_inactive, include_compacted), bounds, limit, from_end)
+        return [decode_row(row) for row in (reversed(found) if from_end else found)]
 
     def conversation(
-        self, session_ids: Sequence[str], *, include_inactive: bool = False
+        self,
+        session_ids: Sequence[str],
+        *,
+        include_inactive: bool = False,
+        include_row_ids: bool = False,
+        repair_alternation: bool = False,
+        mark_persisted: bool = False,
     ) -> list[ConversationMessage]:
-        """The messages as they are sent to a model, session after session, in insertion order.
+        """The messages as they are sent to a model, session after session, in insertion order; one statement.
 
         Of several sessions a user text repeated before any answer comes once (CONTRACT.md section 2).
+        ``include_row_ids`` adds ``_row_id``. ``mark_persisted`` stamps each dict as the flusher does, so that it is not
+        written again. ``repair_alternation``: see ``hermes_state.alternation.repaired``.
         """
-        found = [
-            decode_conversation(row)
-            for session_id in session_ids
-            for row in self._select(session_id, include_inactive, columns=CONVERSATION_COLUMNS)
-        ]
-        return found if len(session_ids) == 1 else without_repeated_questions(found)
+        found = self._conversation_rows(session_ids, include_inactive)
+        if mark_persisted:
+            messages = [decode_persisted(row) for row in found]
+        else:
+            width = len(CONVERSATION_COLUMNS)
+            messages = [decode_conversation(row[:width]) for row in found]
+            if include_row_ids:
+                for message, row in zip(messages, found, strict=True):
+                    cast("dict[str, Any]", message)["_row_id"] = row[0]
+        if len(session_ids) > 1:
+            messages = without_repeated_questions(messages)
+        return repaired(messages) if repair_alternation else messages
 
     def count(self, session_id: str | None = None) -> int:
         """The number of active messages of the session, or of the whole store."""
-        stmt = sa.select(sa.func.count()).select_from(_MESSAGES).where(_MESSAGES.c.active)
+        stmt = sa.select(sa.func.count()).select_from(_MESSAGES).where(rows.ACTIVE)
         with self._transaction.verb() as conn:
             if session_id is not None:
                 if not is_usable_id(session_id):
@@ -54,32 +94,116 @@ class MessageReads(Repository):
                 stmt = stmt.where(_MESSAGES.c.session_id == session_id)
             return conn.scalar(stmt) or 0
 
-    def _select(
+    def latest_row_id(self, session_id: str) -> int | None:
+        """The highest row id of the session, whatever the row's state; ``None`` without rows."""
+        return cast("int | None", self._scalar(session_id, sa.select(sa.func.max(_MESSAGES.c.id))))
+
+    def active_watermark(self, session_id: str) -> int:
+        """The highest id of an active row; 0 when there is none. Rows above it arrived later."""
+        return self._scalar(session_id, sa.select(sa.func.max(_MESSAGES.c.id)).where(rows.ACTIVE)) or 0
+
+    def has_row(self, session_id: str, row_id: int) -> bool:
+        """Whether the session has this row, in any state."""
+        return self._scalar(session_id, sa.select(_MESSAGES.c.id).where(_MESSAGES.c.id == row_id)) is not None
+
+    def has_platform_id(self, session_id: str, platform_message_id: Any) -> bool:
+        """Whether a row of the session, in any state, has this platform id; whole numbers count as their digits."""
+        wanted = platform_message_id
+        if isinstance(wanted, int) and not isinstance(wanted, bool):
+            wanted = str(wanted)
+        if not is_usable_id(wanted):
+            return False
+        is_there = sa.select(_MESSAGES.c.id).where(_MESSAGES.c.platform_message_id == wanted).limit(1)
+        return self._scalar(session_id, is_there) is not None
+
+    def has_archived(self, session_id: str) -> bool:
+        """Whether a row of the session was summarised away; rewound rows do not count (known store, W21)."""
+        return (
+            self._scalar(session_id, sa.select(_MESSAGES.c.id).where(_MESSAGES.c.compacted).limit(1))
+            is not None
+        )
+
+    def require_resume_safe(self, session_ids: Sequence[str], limit: int) -> None:
+        """Raises ``SessionTooLargeError`` when the sessions hold more than ``limit`` active rows; 0 allows any number.
+
+        Nothing is loaded (field report P3).
+        """
+        if not require_count("limit", limit):
+            return
+        with self._transaction.verb() as conn:
+            if not all(map(is_usable_id, session_ids)):
+                return
+            stmt = self._operations.compiled("messages.count_of", self._count_of)
+            wanted = self._operations.list_value(session_ids)
+            found = stmt.execute(conn, wanted=wanted).scalar() or 0
+        if found > limit:
+            raise SessionTooLargeError(session_ids[-1], found, limit)
+
+    def _count_of(self) -> sa.Executable:
+        is_wanted = self._operations.is_any_of(_MESSAGES.c.session_id, "wanted")
+        return sa.select(sa.func.count()).select_from(_MESSAGES).where(is_wanted, rows.ACTIVE)
+
+    def _scalar(self, session_id: str, stmt: sa.Select[tuple[Any]]) -> Any:
+        with self._transaction.verb() as conn:
+            if not is_usable_id(session_id):
+                return None
+            return conn.scalar(stmt.where(_MESSAGES.c.session_id == session_id))
+
+    def _page(
         self,
         session_id: str,
-        include_inactive: bool,
-        after_id: int | None = None,
-        limit: int | None = None,
-        *,
-        columns: tuple[str, ...] = READ_COLUMNS,
+        states: Sequence[sa.ColumnElement[bool]],
+        bounds: dict[str, int | None],
+        limit: int | None,
+        from_end: bool,
     ) -> list[rows.Row]:
-        values: dict[str, Any] = {"session_id": session_id}
-        conditions: list[sa.ColumnElement[bool]] = [] if include_inactive else [_MESSAGES.c.active]
-        if after_id is not None:
-            values["after_id"] = require_count("after_id", after_id)
-            conditions.append(_MESSAGES.c.id > sa.bindparam("after_id", type_=sa.BigInteger))
+        """Rows between the bounds; ``from_end`` has them newest first."""
+        values = {name: require_count(name, bound) for name, bound in bounds.items() if bound is not None}
         if limit is not None:
             values["at_most"] = require_count("limit", limit)
 
         def build() -> sa.Executable:
-            stmt = rows.select(*conditions, columns=columns)
+            inside = [
+                _BOUNDS[name](sa.bindparam(name, type_=sa.BigInteger)) for name in bounds if name in values
+            ]
+            stmt = rows.select(*states, *inside)
+            if from_end:
+                stmt = stmt.order_by(None).order_by(_MESSAGES.c.id.desc())
             return stmt if limit is None else stmt.limit(sa.bindparam("at_most", type_=sa.BigInteger))
 
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return []
-            key = ("messages.select", columns, include_inactive, after_id is None, limit is None)
-            return list(self._operations.compiled(key, build).execute(conn, **values))
+            key = ("messages.page", tuple(map(str, states)), tuple(sorted(values)), from_end)
+            stmt = self._operations.compiled(key, build)
+            return list(stmt.execute(conn, session_id=session_id, **values))
+
+    def _conversation_rows(self, session_ids: Sequence[str], include_inactive: bool) -> list[rows.Row]:
+        states = _states(include_inactive)
+        columns = [_MESSAGES.c[name] for name in PLACED_CONVERSATION_COLUMNS]
+
+        def build() -> sa.Executable:
+            if len(session_ids) == 1:
+                return rows.select(*states, columns=PLACED_CONVERSATION_COLUMNS)
+            is_wanted = self._operations.is_any_of(_MESSAGES.c.session_id, "wanted")
+            return sa.select(*columns).where(is_wanted, *states)
+
+        with self._transaction.verb() as conn:
+            if not all(map(is_usable_id, session_ids)):
+                return []
+            is_single = len(session_ids) == 1
+            stmt = self._operations.compiled(("messages.conversation", include_inactive, is_single), build)
+            if is_single:
+                return list(stmt.execute(conn, session_id=session_ids[0]))
+            found = list(stmt.execute(conn, wanted=self._operations.list_value(session_ids)))
+        place = {session_id: number for number, session_id in enumerate(session_ids)}
+        return sorted(found, key=lambda row: (place[row[_SESSION]], row[0]))
+
+
+def _states(include_inactive: bool, include_compacted: bool = False) -> list[sa.ColumnElement[bool]]:
+    if include_inactive:
+        return []
+    return [rows.VISIBLE] if include_compacted else [rows.ACTIVE]
 
 
 def without_repeated_questions(messages: Sequence[ConversationMessage]) -> list[ConversationMessage]:

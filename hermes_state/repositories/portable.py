@@ -20,7 +20,8 @@ from hermes_state.records import ImportReport
 from hermes_state.repositories.base import Repository, Transaction
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.messages import MessageRepository
-from hermes_state.repositories.sessions import SESSIONS, SessionRepository
+from hermes_state.repositories.session_placing import SESSIONS
+from hermes_state.repositories.sessions import SessionRepository
 from hermes_state.text import clean_text, is_usable_id
 
 _ACTIVE = MESSAGE_COLUMNS.index("active")

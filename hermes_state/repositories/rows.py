@@ -17,6 +17,10 @@ from hermes_state.repositories.base import Transaction, table_of
 
 MESSAGES = table_of(MessageRow)
 OF_SESSION = MESSAGES.c.session_id == sa.bindparam("session_id")
+# The bare column, as in the partial indices: SQLite does not see that ``active = 1`` means the same.
+ACTIVE: sa.ColumnElement[bool] = sa.literal_column("messages.active")
+# What a display shows: the live rows and those that were summarised away, never what the user took back.
+VISIBLE = sa.or_(ACTIVE, MESSAGES.c.compacted)
 _UID = READ_COLUMNS.index("message_uid")
 _KEPT_ON_UPDATE = ("session_id", "message_uid", "active", "compacted")
 
@@ -70,7 +74,7 @@ def _matching(
     def build() -> sa.Executable:
         matches = transaction.operations.is_any_of(MESSAGES.c[name], "wanted")
         # Ordered by id, SQLite would rather read the whole session through another index; few rows come back.
-        return _unordered(matches, MESSAGES.c.active) if only_active else _unordered(matches)
+        return _unordered(matches, ACTIVE) if only_active else _unordered(matches)
 
     stmt = transaction.operations.compiled(("rows.matching", name, only_active), build)
     wanted = transaction.operations.list_value(values)

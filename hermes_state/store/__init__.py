@@ -8,11 +8,12 @@ from hermes_state.store.messages import MessageVerbs
 from hermes_state.store.notes import NoteVerbs
 from hermes_state.store.rewrites import RewriteVerbs
 from hermes_state.store.sessions import SessionVerbs
+from hermes_state.store.views import ViewVerbs
 
 __all__ = ["SessionDB"]
 
 
-class SessionDB(SessionVerbs, MessageVerbs, RewriteVerbs, LineageVerbs, LeaseVerbs, NoteVerbs):
+class SessionDB(SessionVerbs, MessageVerbs, ViewVerbs, RewriteVerbs, LineageVerbs, LeaseVerbs, NoteVerbs):
     """The store of one database, fixed when the object is made; safe to share between threads.
 
     ``db_path`` names a SQLite file, ``url`` any supported database; without both the default of

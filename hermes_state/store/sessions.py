@@ -26,6 +26,8 @@ class SessionVerbs(StoreCore):
         thread_id: str | None = None,
         parent_session_id: str | None = None,
         cwd: str | None = None,
+        git_branch: str | None = None,
+        git_repo_root: str | None = None,
     ) -> str:
         """Creates the session, or fills what an existing one lacks; see ``SessionRepository.create``."""
         given = {
@@ -39,6 +41,8 @@ class SessionVerbs(StoreCore):
             "thread_id": thread_id,
             "parent_session_id": parent_session_id,
             "cwd": cwd,
+            "git_branch": git_branch,
+            "git_repo_root": git_repo_root,
         }
         return self._write(lambda uow: uow.sessions.create(session_id, source, **given))
 
@@ -76,3 +80,44 @@ class SessionVerbs(StoreCore):
         """A page of sessions, most recently active first; see ``SessionRepository.list``."""
         kept = {"include_children": include_children, "include_archived": include_archived}
         return self._read(lambda uow: uow.sessions.list(limit, offset, source, **kept))
+
+    def update_session_cwd(
+        self,
+        session_id: str,
+        cwd: str | None,
+        git_branch: str | None = None,
+        git_repo_root: str | None = None,
+    ) -> None:
+        """Sets the directory; branch and root are set when given, and go when the directory changed."""
+        self._write(lambda uow: uow.sessions.update_cwd(session_id, cwd, git_branch, git_repo_root))
+
+    def update_session_meta(
+        self, session_id: str, model_config_json: str | dict[str, Any] | None, model: str | None = None
+    ) -> None:
+        """Replaces ``model_config``; raises ``InvalidArgumentError`` for what is no JSON object.
+
+        The model stays when it is ``None``. The session keeps its place in the lineage unless the new text names a marker.
+        """
+        self._write(lambda uow: uow.sessions.update_meta(session_id, model_config_json, model))
+
+    def patch_session_model_config(self, session_id: str, patch: dict[str, Any]) -> None:
+        """Sets the keys of ``patch`` in ``model_config``; ``None`` removes a key."""
+        self._write(lambda uow: uow.sessions.patch_model_config(session_id, patch))
+
+    def update_system_prompt(self, session_id: str, system_prompt: str | None) -> None:
+        """Sets the system prompt; ``None`` takes it away."""
+        self._write(lambda uow: uow.sessions.update_system_prompt(session_id, system_prompt))
+
+    def update_session_model(self, session_id: str, model: str | None, provider: str | None = None) -> None:
+        """Sets the model; another one than before takes the system prompt away, which was made for that."""
+        self._write(lambda uow: uow.sessions.update_model(session_id, model, provider))
+
+    def update_session_billing_route(
+        self, session_id: str, *, provider: str | None, base_url: str | None, billing_mode: str | None = None
+    ) -> None:
+        """Sets who is billed; the mode stays when it is ``None``."""
+        self._write(
+            lambda uow: uow.sessions.update_billing_route(
+                session_id, provider=provider, base_url=base_url, billing_mode=billing_mode
+            )
+        )
