@@ -84,6 +84,14 @@ class RecentUserMessage(TypedDict):
     preview: str
 
 
+class RewindResult(TypedDict):
+    """What a rewind did: how many rows it took back, the target as it stood before, and the last active row's id."""
+
+    rewound_count: int
+    target_message: MessageRecord
+    new_head_id: int | None
+
+
 class SessionRecord(TypedDict):
     """A whole session row. Times are seconds since the epoch, counters whole numbers, absent values ``None``."""
 

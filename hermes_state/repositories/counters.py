@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from hermes_state.dialects import DialectOperations
 from hermes_state.errors import CompressionSessionClosedError, SessionNotFoundError, SessionTurnLeaseLostError
 from hermes_state.models import MessageRow, SessionRow, SessionTurnLeaseRow
+from hermes_state.payloads import tool_call_count
 from hermes_state.repositories.base import require_id, table_of
 from hermes_state.repositories.lease_rows import LeaseRows, require_seconds
 from hermes_state.text import is_usable_id
@@ -21,6 +22,9 @@ _SESSIONS = table_of(SessionRow)
 _MESSAGES = table_of(MessageRow)
 _TURN_LEASES = table_of(SessionTurnLeaseRow)
 _COMPRESSION = "compression"
+_ACTIVE_OF_SESSION = sa.and_(
+    _MESSAGES.c.session_id == sa.bindparam("session_id"), sa.literal_column("messages.active")
+)
 
 
 class SessionCounters:
@@ -87,6 +91,18 @@ class SessionCounters:
         stmt = self._operations.compiled("counters.set", _set)
         stmt.execute(self._conn, rows=rows, calls=calls, session_id=self._session_id)
 
+    def recount(self, *, rewinds: int = 0) -> None:
+        """Counts the active rows and their calls anew, and adds ``rewinds`` to the number of rewinds.
+
+        The last activity becomes the time of the newest row, whatever its state, if there is one.
+        """
+        found = self._operations.compiled("counters.calls", _calls).execute(
+            self._conn, session_id=self._session_id
+        )
+        calls = sum(tool_call_count(row[0]) for row in found)
+        stmt = self._operations.compiled("counters.recount", _recount)
+        stmt.execute(self._conn, rewinds=rewinds, calls=calls, session_id=self._session_id)
+
 
 def _lock() -> sa.Executable:
     columns = (_SESSIONS.c.ended_at, _SESSIONS.c.end_reason, _SESSIONS.c.root_session_id)
@@ -126,6 +142,25 @@ def _set() -> sa.Executable:
             message_count=sa.bindparam("rows", type_=sa.BigInteger),
             tool_call_count=sa.bindparam("calls", type_=sa.BigInteger),
             last_active_at=_newest_timestamp(),
+        )
+    )
+
+
+def _calls() -> sa.Executable:
+    # Python counts: SQL would fail on malformed text and on lists that were encoded twice.
+    return sa.select(_MESSAGES.c.tool_calls).where(_ACTIVE_OF_SESSION, _MESSAGES.c.tool_calls.is_not(None))
+
+
+def _recount() -> sa.Executable:
+    rows = sa.select(sa.func.count()).select_from(_MESSAGES).where(_ACTIVE_OF_SESSION).scalar_subquery()
+    return (
+        sa.update(_SESSIONS)
+        .where(_SESSIONS.c.id == sa.bindparam("session_id"))
+        .values(
+            message_count=rows,
+            tool_call_count=sa.bindparam("calls", type_=sa.BigInteger),
+            last_active_at=_newest_timestamp(),
+            rewind_count=_SESSIONS.c.rewind_count + sa.bindparam("rewinds", type_=sa.BigInteger),
         )
     )
 

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 
 from hermes_state.repositories import rows
 from hermes_state.repositories.counters import SessionCounters
-from hermes_state.repositories.message_writes import MessageWrites
+from hermes_state.repositories.rewinding import MessageRewinds
 from hermes_state.text import is_usable_id
 
 _MESSAGES = rows.MESSAGES
 
 
-class MessageRewrites(MessageWrites):
+class MessageRewrites(MessageRewinds):
     """Verbs that insert new rows in the place of old ones; they raise ``SessionNotFoundError``."""
 
     def replace(self, session_id: str, messages: Sequence[Any], active_only: bool = False) -> int:

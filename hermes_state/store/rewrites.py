@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from hermes_state.records import RewindResult
 from hermes_state.store.core import StoreCore
 
 
@@ -22,3 +23,20 @@ class RewriteVerbs(StoreCore):
     def clear_messages(self, session_id: str) -> int:
         """Deletes every row of the session and zeroes its counters; returns the number of rows deleted."""
         return self._write(lambda uow: uow.messages.clear(session_id))
+
+    def rewind_to_message(
+        self, session_id: str, target_message_id: int, *, expected_active_ids: Iterable[int] | None = None
+    ) -> RewindResult:
+        """Takes back the active rows from the user's message ``target_message_id`` on, itself included.
+
+        They are kept, hidden from context, display and search. Returns how many there were (0 when it was rewound
+        before; the number of rewinds rises even then), the target as it stood, and the id of the last active row. Raises
+        ``InvalidArgumentError`` for a target that is no user's message of this session, and ``RewindConflictError`` when
+        ``expected_active_ids`` is given and the active rows are others. A rewind past the newest carrier leaves no
+        checkpoint, so the whole history is sent again (CONTRACT.md section 4, rule 8).
+        """
+        return self._write(
+            lambda uow: uow.messages.rewind(
+                session_id, target_message_id, expected_active_ids=expected_active_ids
+            )
+        )

@@ -1,0 +1,79 @@
+"""Taking messages back and bringing them back: only the state of rows changes (issue 3, item 1; known-store.md 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from hermes_state.decoding import decode_row
+from hermes_state.errors import InvalidArgumentError, RewindConflictError
+from hermes_state.records import MessageRecord, RewindResult
+from hermes_state.repositories import rows
+from hermes_state.repositories.base import require_count
+from hermes_state.repositories.counters import SessionCounters
+from hermes_state.repositories.message_writes import MessageWrites
+
+_MESSAGES = rows.MESSAGES
+_ID = _MESSAGES.c.id
+
+
+class MessageRewinds(MessageWrites):
+    """Rewinding. The session row is locked first, so that two rewinds at once share no row (field report I4)."""
+
+    def rewind(
+        self, session_id: str, target_message_id: int, *, expected_active_ids: Iterable[int] | None = None
+    ) -> RewindResult:
+        """Makes the active rows from the user's message ``target_message_id`` on rewound, itself included.
+
+        Returns how many there were, the target as it stood, and the id of the last row that is still active. Raises
+        ``InvalidArgumentError`` for a target that is no user's message of this session, and ``RewindConflictError`` when
+        the active rows are not those of ``expected_active_ids``.
+        """
+        target_id = require_count("target_message_id", target_message_id)
+        expected = None if expected_active_ids is None else sorted(expected_active_ids)
+        with self._transaction.verb():
+            counters = SessionCounters(self._transaction.conn, self._operations, session_id)
+            counters.lock()
+            target = self._user_message(session_id, target_id)
+            if expected is not None and expected != self._active_ids(session_id):
+                raise RewindConflictError(session_id, "its active messages are not the expected ones")
+            rewound = self._rewind_from(session_id, target_id)
+            counters.recount(rewinds=1)
+            head = self._ids("rewinding.head", _newest_active, session_id)
+        return RewindResult(
+            rewound_count=rewound, target_message=target, new_head_id=head[0] if head else None
+        )
+
+    def _user_message(self, session_id: str, row_id: int) -> MessageRecord:
+        stmt = self._operations.compiled(
+            "rewinding.target", lambda: rows.select(sa.bindparam("row_id") == _ID)
+        )
+        row = stmt.execute(self._transaction.conn, session_id=session_id, row_id=row_id).first()
+        if row is None:
+            raise InvalidArgumentError("target_message_id", f"session {session_id!r} has no message {row_id}")
+        target = decode_row(row)
+        if target["role"] != "user":
+            raise InvalidArgumentError("target_message_id", f"message {row_id} is not a user's")
+        return target
+
+    def _active_ids(self, session_id: str) -> list[int]:
+        return self._ids("rewinding.active", lambda: rows.select(rows.ACTIVE, columns=("id",)), session_id)
+
+    def _rewind_from(self, session_id: str, row_id: int) -> int:
+        return len(self._ids("rewinding.rewind", _rewind, session_id, row_id=row_id))
+
+    def _ids(self, key: str, build: Any, session_id: str, **values: Any) -> list[int]:
+        stmt = self._operations.compiled(key, build)
+        return [row[0] for row in stmt.execute(self._transaction.conn, session_id=session_id, **values)]
+
+
+def _rewind() -> sa.Executable:
+    stmt = sa.update(_MESSAGES).where(rows.OF_SESSION, rows.ACTIVE, sa.bindparam("row_id") <= _ID)
+    return stmt.values(active=sa.false()).returning(_ID)
+
+
+def _newest_active() -> sa.Executable:
+    newest = sa.select(_ID).where(rows.OF_SESSION, rows.ACTIVE)
+    return newest.order_by(_ID.desc()).limit(sa.literal_column("1"))
