@@ -67,6 +67,7 @@ MEANINGS = {
         "extra": "keys that have no column",
         "active": "in the live context",
         "compacted": "summarised away",
+        "superseded_by": "row that carries this one on, of a rewound row that a compaction replaced by a copy",
     },
     "state_meta": {"key": "1 to 512 characters"},
     "system_prompts": {"hash": "SHA-256 of the prompt in hexadecimal"},

@@ -210,6 +210,8 @@ class MessageRow(Base):
     extra: Mapped[Json | None]
     active: Mapped[bool] = mapped_column(server_default=sa.true())
     compacted: Mapped[Off]
+    superseded_by: Mapped[int | None]
+    """The row that carries this one on, of a rewound row that a compaction replaced by a copy; it never comes back."""
 
     __table_args__ = (
         sa.ForeignKeyConstraint(["session_id"], ["sessions.id"], ondelete="CASCADE"),

@@ -36,6 +36,11 @@ def fill(sql: RawSql) -> None:
     sql("INSERT INTO system_prompts (hash, prompt) VALUES ('h', 'Be brief.')")
 
 
+def empty(sql: RawSql) -> None:
+    for table in ("messages", "sessions", "state_meta", "system_prompts"):
+        sql(f"DELETE FROM {table}")
+
+
 def test_history_is_one_line_of_numbered_revisions() -> None:
     revisions = history()
     assert [script.revision for script in revisions] == [f"{n:04d}" for n in range(1, len(revisions) + 1)]
@@ -70,6 +75,7 @@ def test_a_revision_says_whether_it_rebuilds_tables(path: Path) -> None:
 def test_stairway_up_down_up_with_rows_at_every_step(engine: sa.Engine, sql: RawSql, backend: str) -> None:
     for script in history():
         upgrades.upgrade(engine, script.revision)
+        empty(sql)
         fill(sql)
         below = str(script.down_revision or "base")
         upgrades.downgrade(engine, below, force=True)

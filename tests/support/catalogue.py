@@ -42,9 +42,25 @@ def definitions(sql: RawSql, backend: str) -> dict[str, str]:
 
 
 def _in_one_order(statement: str) -> str:
-    """A CREATE statement with its constraints sorted: their order means nothing."""
-    lines = [re.sub(r"\s+", " ", line).strip().rstrip(",") for line in statement.splitlines()]
-    return "\n".join(
-        [line for line in lines if not line.startswith("CONSTRAINT")]
-        + sorted(line for line in lines if line.startswith("CONSTRAINT"))
-    )
+    """A CREATE statement with its constraints sorted behind its columns: their order means nothing.
+
+    SQLite writes a column that was added later behind the constraints.
+    """
+    text = re.sub(r"\s+", " ", statement).strip()
+    if not text.startswith("CREATE TABLE"):
+        return text
+    head, _, body = text.partition("(")
+    parts = _split(body.removesuffix(")"))
+    return "\n".join([head, *sorted(parts, key=lambda part: part if part.startswith("CONSTRAINT") else "")])
+
+
+def _split(body: str) -> list[str]:
+    """The columns and constraints of a table: split at the commas that stand in no parentheses."""
+    parts, depth = [""], 0
+    for character in body:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]
