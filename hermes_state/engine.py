@@ -154,9 +154,10 @@ def _sqlite_engine(url: URL, settings: Settings, *, read_only: bool, pool: bool)
 
 def _prepare_sqlite_file(path: Path, *, read_only: bool) -> None:
     try:
-        if stat.S_ISDIR(os.stat(path).st_mode):
-            raise NotADatabaseError(f"{path} is a directory")
-        if not read_only and os.stat(path).st_size == 0:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            raise NotADatabaseError(f"{path} is a directory or a device")
+        if not read_only and found.st_size == 0:
             os.chmod(path, 0o600)  # by path: nothing but SQLite may open the file
     except FileNotFoundError:
         if read_only:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import tenacity
 from sqlalchemy.engine import URL
 
 from hermes_state import upgrades
+from hermes_state.codec import EncodedMessage, encode_batch
 from hermes_state.dialects import operations_for
 from hermes_state.engine import READ_ONLY_OPTION, build_engine, redacted, resolve_url
 from hermes_state.errors import (
@@ -98,6 +100,12 @@ class StoreCore:
         engine = self.engine if commits else self._reader
         open_here = self._open_here if commits else None
         return UnitOfWork(engine, self._operations, self.max_text_bytes, open_here)
+
+    def _encode(self, session_id: str, messages: Sequence[Any]) -> list[EncodedMessage]:
+        """The checked rows of ``messages``; raises ``InvalidMessageError`` before any SQL."""
+        return encode_batch(
+            messages, session_id=session_id, max_text_bytes=self.max_text_bytes, clock=time.time
+        )
 
     def _read(self, work: Callable[[UnitOfWork], Result]) -> Result:
         def attempt() -> Result:

@@ -1,22 +1,23 @@
-"""Verbs on the messages of a session."""
+"""Verbs that add messages to a session."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from hermes_state.records import ConversationMessage, MessageRecord
+from hermes_state.codec import require_list
 from hermes_state.repositories.base import require_count
 from hermes_state.store.core import StoreCore
-from hermes_state.unit_of_work import UnitOfWork
 
 
 class MessageVerbs(StoreCore):
-    """Appending and reading transcripts."""
+    """Appending."""
 
     def append_message(self, session_id: str, role: str, content: Any = None, **keys: Any) -> int:
         """Appends one message, a batch of one; returns its row id (CONTRACT.md section 3)."""
-        return self._write(lambda uow: uow.messages.append(session_id, role, content, **keys))
+        message: dict[str, Any] = {"role": role, "content": content, **keys}
+        self.append_messages_batch(session_id, [message])
+        return int(message["_row_id"])
 
     def append_messages_batch(
         self,
@@ -35,47 +36,15 @@ class MessageVerbs(StoreCore):
         lease is: a holder who lost it gets ``SessionTurnLeaseLostError``, and one whose lease expired unclaimed gets it
         renewed for ``turn_lease_ttl_seconds`` (CONTRACT.md section 3).
         """
-        if chunk_rows is None or len(messages) <= require_count("chunk_rows", chunk_rows, least=1):
-            return self._write(
-                lambda uow: uow.messages.append_batch(
-                    session_id,
-                    messages,
-                    turn_lease_holder=turn_lease_holder,
-                    turn_lease_ttl_seconds=turn_lease_ttl_seconds,
-                )
-            )
-        encoded = self._read(lambda uow: uow.messages.encode(session_id, messages))
+        require_list(messages)
+        at_once = len(messages) if chunk_rows is None else require_count("chunk_rows", chunk_rows, least=1)
+        if not messages:
+            return 0
+        # Before the transaction: a refused message must not wait for the write lock, nor hold it while it is checked.
+        encoded = self._encode(session_id, messages)
         lease = (turn_lease_holder, turn_lease_ttl_seconds)
-        inserted = 0
-        for start in range(0, len(messages), chunk_rows):
-            part = slice(start, start + chunk_rows)
-            inserted += self._append_part(session_id, messages[part], encoded[part], *lease)
-        return inserted
-
-    def get_messages(
-        self,
-        session_id: str,
-        include_inactive: bool = False,
-        after_id: int | None = None,
-        limit: int | None = None,
-    ) -> list[MessageRecord]:
-        """Whole rows in insertion order; the active ones unless ``include_inactive``."""
-        return self._read(lambda uow: uow.messages.get(session_id, include_inactive, after_id, limit))
-
-    def get_messages_as_conversation(
-        self, session_id: str, include_ancestors: bool = False, include_inactive: bool = False
-    ) -> list[ConversationMessage]:
-        """The messages as they are sent to a model; with those of the sessions it continues, if asked."""
-
-        def read(uow: UnitOfWork) -> list[ConversationMessage]:
-            chain = uow.sessions.ancestors(session_id) if include_ancestors else [session_id]
-            return uow.messages.conversation(chain, include_inactive=include_inactive)
-
-        return self._read(read)
-
-    def message_count(self, session_id: str | None = None) -> int:
-        """The number of active messages of the session, or of the whole store (field report H2)."""
-        return self._read(lambda uow: uow.messages.count(session_id))
+        parts = [slice(start, start + at_once) for start in range(0, len(messages), at_once)]
+        return sum(self._append_part(session_id, messages[part], encoded[part], *lease) for part in parts)
 
     def _append_part(
         self, session_id: str, messages: Sequence[Any], encoded: Sequence[Any], *lease: Any
