@@ -8,14 +8,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from hermes_state.repositories import rows
+from hermes_state.repositories.clearing import MessageClearing
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.rewinding import MessageRewinds
-from hermes_state.text import is_usable_id
 
 _MESSAGES = rows.MESSAGES
 
 
-class MessageRewrites(MessageRewinds):
+class MessageRewrites(MessageRewinds, MessageClearing):
     """Verbs that insert new rows in the place of old ones; they raise ``SessionNotFoundError``."""
 
     def replace(self, session_id: str, messages: Sequence[Any], active_only: bool = False) -> int:
@@ -32,19 +32,6 @@ class MessageRewrites(MessageRewinds):
             .values(active=False, compacted=True)
         )
         return self._rewrite(session_id, compacted, archive)
-
-    def clear(self, session_id: str) -> int:
-        """Deletes every row of the session, whatever its state; returns their number."""
-        with self._transaction.verb() as conn:
-            if not is_usable_id(session_id):
-                return 0
-            counters = SessionCounters(conn, self._operations, session_id)
-            # First of all: an append that commits in between would leave an active row with counters of 0.
-            if not counters.lock_if_there():
-                return 0
-            gone = conn.execute(sa.delete(_MESSAGES).where(_MESSAGES.c.session_id == session_id))
-            counters.set(0, 0)
-        return gone.rowcount
 
     def _rewrite(self, session_id: str, messages: Sequence[Any], make_room: sa.Executable) -> int:
         encoded = self.encode(session_id, messages)

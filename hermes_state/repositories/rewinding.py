@@ -20,7 +20,7 @@ _ID = _MESSAGES.c.id
 
 
 class MessageRewinds(MessageWrites):
-    """Rewinding. The session row is locked first, so that two rewinds at once share no row (field report I4)."""
+    """Rewinding and restoring. The session row is locked first, so that two rewinds at once share no row (field report I4)."""
 
     def rewind(
         self, session_id: str, target_message_id: int, *, expected_active_ids: Iterable[int] | None = None
@@ -45,6 +45,22 @@ class MessageRewinds(MessageWrites):
         return RewindResult(
             rewound_count=rewound, target_message=target, new_head_id=head[0] if head else None
         )
+
+    def restore_rewound(self, session_id: str, since_message_id: int) -> int:
+        """Makes the rewound rows from the id ``since_message_id`` on active again; returns their number.
+
+        Compacted rows stay as they are. So do originals that a compaction carried on, and messages of a platform that
+        were sent again meanwhile: their copy is the live one (field report E3).
+        """
+        since = require_count("since_message_id", since_message_id)
+        with self._transaction.verb() as conn:
+            counters = SessionCounters(conn, self._operations, session_id)
+            counters.lock()
+            restored = self._ids("rewinding.restore", _restore, session_id, row_id=since)
+            if restored:
+                counters.recount()
+                self._operations.strip_shadowed_checkpoints(conn, session_id)
+        return len(restored)
 
     def _user_message(self, session_id: str, row_id: int) -> MessageRecord:
         stmt = self._operations.compiled(
@@ -72,6 +88,29 @@ class MessageRewinds(MessageWrites):
 def _rewind() -> sa.Executable:
     stmt = sa.update(_MESSAGES).where(rows.OF_SESSION, rows.ACTIVE, sa.bindparam("row_id") <= _ID)
     return stmt.values(active=sa.false()).returning(_ID)
+
+
+def _restore() -> sa.Executable:
+    other = _MESSAGES.alias("other")
+    is_live_copy = sa.or_(
+        sa.literal_column("other.active"),
+        sa.and_(_is_restorable(other), other.c.id > _ID),
+    )
+    sent_again = sa.exists().where(
+        other.c.session_id == sa.bindparam("session_id"),
+        other.c.platform_message_id == _MESSAGES.c.platform_message_id,
+        other.c.role == _MESSAGES.c.role,
+        other.c.content.is_not_distinct_from(_MESSAGES.c.content),
+        is_live_copy,
+    )
+    stmt = sa.update(_MESSAGES).where(rows.OF_SESSION, _is_restorable(_MESSAGES), ~sent_again)
+    return stmt.values(active=sa.true()).returning(_ID)
+
+
+def _is_restorable(row: sa.FromClause) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        ~row.c.active, ~row.c.compacted, row.c.superseded_by.is_(None), row.c.id >= sa.bindparam("row_id")
+    )
 
 
 def _newest_active() -> sa.Executable:

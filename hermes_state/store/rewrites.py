@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,9 +21,23 @@ class RewriteVerbs(StoreCore):
         """Archives the active rows and inserts ``compacted`` as the live ones; returns the number of live rows."""
         return self._write(lambda uow: uow.messages.archive_and_compact(session_id, compacted))
 
-    def clear_messages(self, session_id: str) -> int:
-        """Deletes every row of the session and zeroes its counters; returns the number of rows deleted."""
-        return self._write(lambda uow: uow.messages.clear(session_id))
+    def clear_messages(
+        self,
+        session_id: str,
+        keep_last_n: int | None = None,
+        before_timestamp: float | dt.datetime | None = None,
+    ) -> int:
+        """Deletes the rows of the session, whatever their state; returns their number.
+
+        ``keep_last_n`` spares that many of the newest active rows, ``before_timestamp`` (epoch seconds or a datetime)
+        the rows of that time or later; both together spare what either spares. 0 for an unknown session.
+        """
+        return self._write(lambda uow: uow.messages.clear(session_id, keep_last_n, before_timestamp))
+
+    def delete_messages(self, session_id: str, ids: Iterable[int]) -> int:
+        """Deletes the rows of the session among ``ids``; returns how many there were. Other sessions are untouched."""
+        wanted = list(ids)
+        return self._write(lambda uow: uow.messages.delete(session_id, wanted))
 
     def rewind_to_message(
         self, session_id: str, target_message_id: int, *, expected_active_ids: Iterable[int] | None = None
@@ -35,8 +50,15 @@ class RewriteVerbs(StoreCore):
         ``expected_active_ids`` is given and the active rows are others. A rewind past the newest carrier leaves no
         checkpoint, so the whole history is sent again (CONTRACT.md section 4, rule 8).
         """
+        expected = None if expected_active_ids is None else list(expected_active_ids)
         return self._write(
-            lambda uow: uow.messages.rewind(
-                session_id, target_message_id, expected_active_ids=expected_active_ids
-            )
+            lambda uow: uow.messages.rewind(session_id, target_message_id, expected_active_ids=expected)
         )
+
+    def restore_rewound(self, session_id: str, since_message_id: int) -> int:
+        """Makes the rewound rows from the id ``since_message_id`` on active again; returns their number.
+
+        Compacted rows stay as they are. So do originals that a compaction carried on, and messages of a platform that
+        were sent again meanwhile: their copy is the live one. The strip runs, since an old carrier may come back.
+        """
+        return self._write(lambda uow: uow.messages.restore_rewound(session_id, since_message_id))
