@@ -14,6 +14,7 @@ from hermes_state.decoding import PERSISTED_MARKER
 from hermes_state.errors import (
     CompressionSessionClosedError,
     HermesStateError,
+    InvalidArgumentError,
     InvalidMessageError,
     MessageConflictError,
 )
@@ -63,7 +64,15 @@ class TranscriptFlusher:
             return True
 
     def mark_dirty(self, message: dict[str, Any]) -> None:
-        """Says that ``message`` was edited in place: the next flush updates its row."""
+        """Says that ``message`` was edited in place: the next flush updates its row.
+
+        Raises ``InvalidArgumentError`` for a durable dict that knows neither its row nor a uid, as
+        ``get_messages_as_conversation`` gives it unless it is asked for ``stamped`` ones: a flush would insert it anew.
+        """
+        if PERSISTED_MARKER in message and not (_has_row(message) or _has_uid(message)):
+            raise InvalidArgumentError(
+                "message", "it does not know its row; load the history with stamped=True"
+            )
         with self._lock:  # else the stamps of a flush in another thread could hide the edit
             message.pop(PERSISTED_MARKER, None)
             message[_DIRTY] = True
@@ -209,17 +218,23 @@ class SessionPersistenceMixin:
         db = getattr(self, "_session_db", None)
         if db is None or getattr(self, "_persist_disabled", False):
             return True
-        flusher = self._transcript_flusher
-        if flusher is None or flusher.db is not db:
-            flusher = self._transcript_flusher = TranscriptFlusher(db, self.session_id)
-        flusher.session_id = self.session_id
-        flushed = flusher.flush(messages, conversation_history)
-        self.session_id = flusher.session_id
+        # One flush of an agent at a time: its session id and the flusher's must move together.
+        with self.__dict__.setdefault("_transcript_lock", threading.Lock()):
+            flusher = self._transcript_flusher
+            if flusher is None or flusher.db is not db:
+                flusher = self._transcript_flusher = TranscriptFlusher(db, self.session_id)
+            flusher.session_id = self.session_id
+            flushed = flusher.flush(messages, conversation_history)
+            self.session_id = flusher.session_id
         return flushed
 
 
 def _has_row(message: dict[str, Any]) -> bool:
     return PERSISTED_MARKER in message and isinstance(message.get("_row_id"), int)
+
+
+def _has_uid(message: dict[str, Any]) -> bool:
+    return is_usable_id(message.get("message_uid")) or is_usable_id(message.get("_message_uid"))
 
 
 def _lost_its_checkpoints(message: dict[str, Any], stored: dict[str, Any]) -> bool:

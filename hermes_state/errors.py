@@ -32,6 +32,14 @@ class InvalidArgumentError(HermesStateError, ValueError):
         super().__init__(f"argument {argument!r} is refused: {reason}")
 
 
+class ParentNotFoundError(InvalidArgumentError, LookupError):
+    """The parent given for a session does not exist; nothing was written."""
+
+    def __init__(self, parent_session_id: str) -> None:
+        self.parent_session_id = parent_session_id
+        super().__init__("parent_session_id", f"there is no session {parent_session_id!r}; create it first")
+
+
 class InvalidMessageError(HermesStateError, ValueError):
     """A message cannot be stored; raised before any SQL.
 

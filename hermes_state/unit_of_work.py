@@ -69,9 +69,9 @@ class UnitOfWork:
         try:
             self._finish(failed=error is not None)
         finally:
+            self._forget()
             self._transaction.ended = True
             self._conn.close()
-            self._forget()
         if error is None:
             for step in self._transaction.after_commit:
                 step()

@@ -8,7 +8,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from hermes_state import lineage
-from hermes_state.errors import InvalidArgumentError, SessionNotFoundError
+from hermes_state.errors import InvalidArgumentError, ParentNotFoundError
 from hermes_state.repositories import lineage_walks
 from hermes_state.repositories.base import Repository
 from hermes_state.repositories.session_values import ROUTING_KEYS, WORKSPACE_KEYS
@@ -66,14 +66,18 @@ class SessionPlacing(Repository):
         return found
 
     def _parent_of(self, values: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """What a child needs to know of its parent; raises ``SessionNotFoundError`` for one that does not exist."""
+        """What a child needs to know of its parent, which stays as it is until the transaction ends.
+
+        Raises ``ParentNotFoundError`` for one that does not exist.
+        """
         parent_id = values.get("parent_session_id")
         if parent_id is None:
             return None
         stmt = sa.select(*[SESSIONS.c[name] for name in _OF_PARENT]).where(SESSIONS.c.id == parent_id)
+        stmt = stmt.with_for_update(read=True)
         row = self._transaction.conn.execute(stmt).mappings().first()
         if row is None:
-            raise SessionNotFoundError(parent_id)
+            raise ParentNotFoundError(parent_id)
         return cast("Mapping[str, Any]", row)
 
 

@@ -52,7 +52,7 @@ class SessionRepository(SessionUpdates):
         ``given`` may hold model, model_config (dict or JSON text), system_prompt, user_id, session_key, chat_id,
         chat_type, thread_id, parent_session_id, cwd, git_branch and git_repo_root. A child takes cwd and git columns
         over from its parent, and from one that was ended by compression whom it talks to. The placeholder source
-        ``unknown`` is replaced. Returns the id. Raises ``InvalidArgumentError``, and ``SessionNotFoundError`` for a
+        ``unknown`` is replaced. Returns the id. Raises ``InvalidArgumentError``, and ``ParentNotFoundError`` for a
         parent that does not exist.
         """
         require_id("session_id", session_id)
@@ -188,11 +188,13 @@ class SessionRepository(SessionUpdates):
             lacking |= {"source": values["source"], "created_source": values["source"]}
         if not lacking:
             return
-        changes = self.with_stored_prompt(lacking)
+        changes: dict[str, Any] = {}
         if _may_change_kind(stored["kind"], lacking):
-            changes |= self._reclassified({**stored, **lacking})
+            changes = self._reclassified({**stored, **lacking})
         if (parent := self._parent_of(lacking)) is not None:
             changes |= inherited(parent, changes["kind"], {**stored, **lacking})
+        # Last, because a refused parent must leave nothing behind.
+        changes |= self.with_stored_prompt(lacking)
         self._transaction.conn.execute(
             sa.update(SESSIONS).where(SESSIONS.c.id == stored["id"]).values(changes)
         )

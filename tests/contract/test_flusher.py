@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_state import PERSISTED_MARKER, SessionDB, TranscriptFlusher
+from hermes_state import PERSISTED_MARKER, InvalidArgumentError, SessionDB, TranscriptFlusher
 from tests.support.builders import (
     assert_counters_are_exact,
     assistant,
@@ -285,3 +285,26 @@ def assert_live_equals_rows(db: SessionDB, messages: list[dict[str, Any]]) -> No
             key: value for key, value in message.items() if not key.startswith("_") and value is not None
         }
         assert (KEY in message) == (row["codex_reasoning_items"] is not None)
+
+
+def test_an_edited_history_dict_that_knows_no_row_is_refused_not_stored_twice(
+    db: SessionDB, session: str, raw: RawSql
+) -> None:
+    db.append_message(session, "user", "old")
+    history = db.get_messages_as_conversation(session)
+    flusher = TranscriptFlusher(db, session)
+    assert flusher.flush(history, history)
+    with pytest.raises(InvalidArgumentError, match="stamped"):
+        flusher.mark_dirty(dict(history[0]))
+    assert flusher.flush(history, history)
+    assert raw.column("SELECT content FROM messages") == ["old"]
+
+
+def test_an_edited_stamped_history_dict_updates_its_row(db: SessionDB, session: str, raw: RawSql) -> None:
+    db.append_message(session, "user", "old")
+    history: list[Any] = list(db.get_messages_as_conversation(session, stamped=True))
+    flusher = TranscriptFlusher(db, session)
+    history[0]["content"] = "new"
+    flusher.mark_dirty(history[0])
+    assert flusher.flush(history, history)
+    assert raw.column("SELECT content FROM messages") == ["new"]
