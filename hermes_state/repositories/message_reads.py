@@ -63,16 +63,16 @@ class MessageReads(Repository):
         include_inactive: bool = False,
         include_row_ids: bool = False,
         repair_alternation: bool = False,
-        mark_persisted: bool = False,
+        stamped: bool = False,
     ) -> list[ConversationMessage]:
         """The messages as they are sent to a model, session after session, in insertion order; one statement.
 
         Of several sessions a user text repeated before any answer comes once (CONTRACT.md section 2).
-        ``include_row_ids`` adds ``_row_id``. ``mark_persisted`` stamps each dict as the flusher does, so that it is not
+        ``include_row_ids`` adds ``_row_id``. ``stamped`` stamps each dict as the flusher does, so that it is not
         written again. ``repair_alternation``: see ``hermes_state.alternation.repaired``.
         """
         found = self._conversation_rows(session_ids, include_inactive)
-        if mark_persisted:
+        if stamped:
             messages = [decode_persisted(row) for row in found]
         else:
             width = len(CONVERSATION_COLUMNS)

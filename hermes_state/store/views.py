@@ -68,12 +68,12 @@ class ViewVerbs(StoreCore):
         include_row_ids: bool = False,
         repair_alternation: bool = False,
         *,
-        mark_persisted: bool = False,
+        stamped: bool = False,
     ) -> list[ConversationMessage]:
         """The messages as they are sent to a model; with those of the sessions it continues, if asked.
 
         ``include_row_ids`` adds ``_row_id``. ``repair_alternation`` merges user messages in a row, without losing text, and
-        leaves tool results out whose call is missing. ``mark_persisted`` stamps the dicts as a flush would
+        leaves tool results out whose call is missing. ``stamped`` stamps the dicts as a flush would
         (``PERSISTED_MARKER``, ``_row_id``, ``_message_uid``): a resumed agent that flushes them writes nothing twice.
         """
 
@@ -83,7 +83,7 @@ class ViewVerbs(StoreCore):
                 include_inactive=include_inactive,
                 include_row_ids=include_row_ids,
                 repair_alternation=repair_alternation,
-                mark_persisted=mark_persisted,
+                stamped=stamped,
             )
 
         return self._read(read)

@@ -69,7 +69,7 @@ def test_a_question_repeated_before_any_answer_comes_once(db: SessionDB, session
 
 def test_loaded_dicts_can_come_stamped(db: SessionDB, raw: RawSql, session: str) -> None:
     db.append_messages_batch("s", [user("a", message_uid="u1"), carrier("x")])
-    for message in load(db, mark_persisted=True):
+    for message in load(db, stamped=True):
         row_id, uid = raw("SELECT id, message_uid FROM messages WHERE content = ?", message["content"])[0]
         assert message[PERSISTED_MARKER] == "s"
         assert (message["_row_id"], message["_message_uid"]) == (row_id, uid)
@@ -82,7 +82,7 @@ def test_a_resumed_agent_writes_nothing_twice(
     db.append_messages_batch("s", [user("a"), caller("search"), tool("call_search"), carrier("x")])
     before = snapshot(raw)
     resumed = open_db()
-    messages = load(resumed, mark_persisted=True)
+    messages = load(resumed, stamped=True)
     flusher = TranscriptFlusher(resumed, "s")
     assert flusher.flush(messages) is True
     assert snapshot(raw) == before
@@ -94,7 +94,7 @@ def test_a_resumed_agent_writes_nothing_twice(
 def test_an_agent_resumed_with_its_ancestors_writes_nothing_twice(db: SessionDB, raw: RawSql) -> None:
     tip = chain(db, 3)
     before = snapshot(raw)
-    messages = load(db, tip, include_ancestors=True, mark_persisted=True, repair_alternation=True)
+    messages = load(db, tip, include_ancestors=True, stamped=True, repair_alternation=True)
     flusher = TranscriptFlusher(db, tip)
     assert flusher.flush(messages) is True
     assert flusher.flush(messages) is True
@@ -103,7 +103,7 @@ def test_an_agent_resumed_with_its_ancestors_writes_nothing_twice(db: SessionDB,
 
 def test_an_edit_of_a_resumed_dict_updates_its_row(db: SessionDB, raw: RawSql, session: str) -> None:
     db.append_messages_batch("s", [user("a"), user("b")])
-    messages = load(db, mark_persisted=True)
+    messages = load(db, stamped=True)
     flusher = TranscriptFlusher(db, "s")
     messages[0]["content"] = "edited"
     flusher.mark_dirty(messages[0])
@@ -159,7 +159,7 @@ def test_a_merged_message_has_no_row_of_its_own_but_is_persisted(
 ) -> None:
     db.append_messages_batch("s", [user("one"), user("two"), assistant("a")])
     before = snapshot(raw)
-    merged, answer = load(db, repair_alternation=True, mark_persisted=True)
+    merged, answer = load(db, repair_alternation=True, stamped=True)
     assert "_row_id" not in merged
     assert "_message_uid" not in merged
     assert isinstance(answer["_row_id"], int)
