@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from hermes_state import lineage
-from hermes_state.codec import EncodedMessage
+from hermes_state.codec import PLACE, EncodedMessage
 from hermes_state.errors import (
     CompressionSessionClosedError,
     InvalidArgumentError,
@@ -23,6 +23,7 @@ from hermes_state.repositories.base import Repository, Transaction, require_coun
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.lease_holders import is_gone
 from hermes_state.repositories.leases import LeaseRepository
+from hermes_state.repositories.message_writes import landed_row
 from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.session_values import optional_text
 from hermes_state.repositories.sessions import SessionRepository
@@ -30,6 +31,7 @@ from hermes_state.text import is_usable_id
 
 _SESSIONS = lineage_walks.SESSIONS
 _MESSAGES = table_of(MessageRow)
+_UID = PLACE["message_uid"]
 _COMPRESSION = "compression"
 _ORPHANED = "orphaned_compression"
 ORPHANED_AFTER_SECONDS = 7 * 24 * 3600.0
@@ -186,6 +188,7 @@ class LineageRepository(Repository):
         watermark: int | None = None,
         lock_holder: str | None = None,
         end_reason: str = _COMPRESSION,
+        encoded: Sequence[EncodedMessage] | None = None,
         **session_keys: Any,
     ) -> str:
         """Ends the parent and begins its continuation with the hand-off, in this one transaction; returns the child's id.
@@ -200,9 +203,11 @@ class LineageRepository(Repository):
         ``lineage.AUTOMATIC_END_REASONS`` is replaced. Also raised: ``SessionNotFoundError``, ``SessionExistsError`` for the
         child, ``SessionCompressionInProgressError`` when ``lock_holder`` does not hold the compaction lock,
         ``InvalidMessageError``, and ``InvalidArgumentError`` for an empty hand-off and for a watermark of the future.
+        ``encoded``: the rows that ``uow.messages.encode`` made of the hand-off, if that was done already.
         """
         require_id("child_session_id", child_session_id)
-        encoded = self._messages.encode(child_session_id, handoff_messages)
+        if encoded is None:
+            encoded = self._messages.encode(child_session_id, handoff_messages)
         reason = optional_text("end_reason", end_reason)
         if not encoded or not reason:
             name = "end_reason" if encoded else "handoff_messages"
@@ -222,7 +227,14 @@ class LineageRepository(Repository):
                 parent_session_id=parent_session_id,
             )
             landed = self._messages.insert_new(child_session_id, encoded)
-            self._take_over(parent_session_id, child_session_id, encoded, late)
+            present = {
+                m.values[_UID]: (m.values, landed_row(place).row_id)
+                for m, place in zip(encoded, landed, strict=True)
+            }
+            moved = transcript_copies.move(
+                self._transaction, late, (parent_session_id, child_session_id), present
+            )
+            self._count(child_session_id, encoded, moved)
         self._messages.stamp_at_commit(handoff_messages, encoded, landed)
         return child_session_id
 
@@ -270,22 +282,12 @@ class LineageRepository(Repository):
             stmt = sa.update(_SESSIONS).where(_SESSIONS.c.id == parent["id"])
             self._transaction.conn.execute(stmt.values(ended_at=time.time(), end_reason=reason))
 
-    def _take_over(
-        self,
-        parent_id: str,
-        child_id: str,
-        handoff: Sequence[EncodedMessage],
-        late: Sequence[transcript_copies.Row],
-    ) -> None:
-        """Moves the late rows behind the hand-off, then counts and strips the child."""
-        conn = self._transaction.conn
-        moved = transcript_copies.clone(self._transaction, child_id, handoff, late)
-        if late:
-            transcript_copies.rewind(self._transaction, parent_id, late)
-        rows = len(handoff) + len(moved)
-        calls = sum(m.tool_call_count for m in handoff) + transcript_copies.calls_of(moved)
-        SessionCounters(conn, self._operations, child_id).set(rows, calls)
-        self._operations.strip_shadowed_checkpoints(conn, child_id)
+    def _count(self, child_id: str, handoff: Sequence[EncodedMessage], moved: tuple[int, int]) -> None:
+        calls = sum(m.tool_call_count for m in handoff) + moved[1]
+        SessionCounters(self._transaction.conn, self._operations, child_id).set(
+            len(handoff) + moved[0], calls
+        )
+        self._operations.strip_shadowed_checkpoints(self._transaction.conn, child_id)
 
 
 def _is_closed_by_compression(session: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_state.errors import InvalidArgumentError
-from hermes_state.json_values import dump_json
+from hermes_state.json_values import checked, dump_json
 from hermes_state.repositories.base import require_id
 from hermes_state.text import clean_text
 
@@ -58,7 +58,7 @@ def config_text(argument: str, value: Any) -> str | None:
     if not isinstance(value, Mapping):
         raise InvalidArgumentError(argument, "it must be a dict or the JSON text of one")
     try:
-        return clean_text(dump_json(dict(value)))
+        return dump_json(checked(dict(value), clean=True))
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(argument, str(error)) from error
 

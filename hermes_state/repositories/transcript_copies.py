@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from secrets import token_hex
-from typing import cast
+from typing import Any, cast
 
 import sqlalchemy as sa
 
-from hermes_state.codec import MESSAGE_COLUMNS, PLACE, EncodedMessage
-from hermes_state.decoding import READ_COLUMNS
+from hermes_state.codec import MESSAGE_COLUMNS, PLACE
 from hermes_state.payloads import same_payload, tool_call_count
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Transaction
@@ -54,43 +53,46 @@ def active_above(transaction: Transaction, session_id: str, watermark: int) -> l
     return list(transaction.conn.execute(stmt, {"session_id": session_id}))
 
 
-def clone(
-    transaction: Transaction, into: str, present: Sequence[EncodedMessage], late: Sequence[Row]
-) -> list[Row]:
-    """Inserts the ``late`` rows with their uids behind the rows ``present`` in the session; returns those inserted.
+def move(
+    transaction: Transaction,
+    late: Sequence[Row],
+    sessions: tuple[str, str],
+    present: Mapping[str, tuple[Sequence[Any], int]],
+) -> tuple[int, int]:
+    """Moves the ``late`` rows from the first session to the end of the second; returns how many rows and calls came.
 
-    One that stands there already is left out. A different message that took its uid does not cost the late one its
-    place: that gets a new uid.
+    They keep their uids, and in the first session they become rewound and name their successor. ``present``: the rows of
+    the second session by uid, with their ids. A late row that stands there already is that one; a different message
+    that took its uid does not cost it its place: then it gets a new uid.
     """
-    taken = {message.values[_UID]: message.values for message in present}
-    cloned: list[Row] = []
-    for row in late:
-        values = list(row[1:])
-        if values[_UID] in taken:
-            if same_payload(values, taken[values[_UID]]):
-                continue
-            values[_UID] = token_hex(16)
-        values[PLACE["session_id"]] = into
-        cloned.append(values)
+    source, into = sessions
+    uids: dict[int, str] = {}
+    cloned: list[list[Any]] = []
+    for row_id, *values in late:
+        uid = values[_UID]
+        if uid not in present or not same_payload(values, present[uid][0]):
+            values[_UID] = uid if uid not in present else token_hex(16)
+            values[PLACE["session_id"]] = into
+            cloned.append(values)
+        uids[row_id] = values[_UID]
+    ids = {uid: row_id for uid, (_, row_id) in present.items()}
     if cloned:
-        transaction.operations.insert_messages(transaction.conn, MESSAGE_COLUMNS, cloned)
-    return cloned
+        ids |= transaction.operations.insert_messages(transaction.conn, MESSAGE_COLUMNS, cloned)
+    if late:
+        _supersede(transaction, source, {row_id: ids[uid] for row_id, uid in uids.items()})
+        gone = sum(tool_call_count(row[1:][_CALLS]) for row in late)
+        SessionCounters(transaction.conn, transaction.operations, source).take_back(len(late), gone)
+    return len(cloned), sum(tool_call_count(values[_CALLS]) for values in cloned)
 
 
-def calls_of(cloned: Sequence[Row]) -> int:
-    """The number of tool calls in rows in ``MESSAGE_COLUMNS`` order."""
-    return sum(tool_call_count(values[_CALLS]) for values in cloned)
+def _supersede(transaction: Transaction, session_id: str, successors: dict[int, int]) -> None:
+    def build() -> sa.Executable:
+        stmt = sa.update(_MESSAGES).where(rows.OF_SESSION, sa.bindparam("row_id") == _ID)
+        return stmt.values(active=sa.false(), superseded_by=sa.bindparam("successor"))
 
-
-def rewind(transaction: Transaction, session_id: str, late: Sequence[Row]) -> None:
-    """Takes rows that went on elsewhere out of the session's display, and out of its counters."""
-    operations = transaction.operations
-    is_wanted = operations.is_any_of(_ID, "wanted")
-    stmt = sa.update(_MESSAGES).where(_MESSAGES.c.session_id == session_id, is_wanted).values(active=False)
-    place = READ_COLUMNS.index("id")
-    transaction.conn.execute(stmt, {"wanted": operations.list_value(row[place] for row in late)})
-    counters = SessionCounters(transaction.conn, operations, session_id)
-    counters.take_back(len(late), calls_of([row[1:] for row in late]))
+    stmt = transaction.operations.compiled("copies.supersede", build)
+    values = [{"session_id": session_id, "row_id": old, "successor": new} for old, new in successors.items()]
+    stmt.execute_many(transaction.conn, values)
 
 
 def _last_of_chunk(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hermes_state.repositories.base import require_id
 from hermes_state.store.core import StoreCore
 
 
@@ -52,6 +53,9 @@ class LineageVerbs(StoreCore):
 
         Of several at once exactly one succeeds; see ``LineageRepository.publish_continuation`` for the rest.
         """
+        require_id("child_session_id", child_session_id)
+        # Before the transaction: a refused message must not wait for the write lock.
+        encoded = self._encode(child_session_id, handoff_messages)
         return self._write(
             lambda uow: uow.lineages.publish_continuation(
                 parent_session_id,
@@ -61,6 +65,7 @@ class LineageVerbs(StoreCore):
                 watermark=watermark,
                 lock_holder=lock_holder,
                 end_reason=end_reason,
+                encoded=encoded,
                 **session_keys,
             )
         )
