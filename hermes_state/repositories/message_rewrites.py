@@ -9,13 +9,14 @@ import sqlalchemy as sa
 
 from hermes_state.repositories import rows
 from hermes_state.repositories.clearing import MessageClearing
+from hermes_state.repositories.compacting import MessageCompaction
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.rewinding import MessageRewinds
 
 _MESSAGES = rows.MESSAGES
 
 
-class MessageRewrites(MessageRewinds, MessageClearing):
+class MessageRewrites(MessageCompaction, MessageRewinds, MessageClearing):
     """Verbs that insert new rows in the place of old ones; they raise ``SessionNotFoundError``."""
 
     def replace(self, session_id: str, messages: Sequence[Any], active_only: bool = False) -> int:
@@ -23,15 +24,6 @@ class MessageRewrites(MessageRewinds, MessageClearing):
         condition = [_MESSAGES.c.active] if active_only else []
         drop = sa.delete(_MESSAGES).where(_MESSAGES.c.session_id == session_id, *condition)
         return self._rewrite(session_id, messages, drop)
-
-    def archive_and_compact(self, session_id: str, compacted: Sequence[Any]) -> int:
-        """Archives every active row as compacted and inserts ``compacted`` as the live ones; returns their number."""
-        archive = (
-            sa.update(_MESSAGES)
-            .where(_MESSAGES.c.session_id == session_id, _MESSAGES.c.active)
-            .values(active=False, compacted=True)
-        )
-        return self._rewrite(session_id, compacted, archive)
 
     def _rewrite(self, session_id: str, messages: Sequence[Any], make_room: sa.Executable) -> int:
         encoded = self.encode(session_id, messages)
@@ -43,7 +35,5 @@ class MessageRewrites(MessageRewinds, MessageClearing):
             counters.set(len(encoded), sum(m.tool_call_count for m in encoded))
             if any(m.is_carrier for m in encoded):
                 self._operations.strip_shadowed_checkpoints(conn, session_id)
-        # A dict that knows its row learns the new one; rows that get_messages gave stay as they are.
-        known = [m if isinstance(m, dict) and "_row_id" in m else None for m in messages]
-        self.stamp_at_commit(known, encoded, landed)
+        self.stamp_known_at_commit(messages, encoded, landed)
         return len(encoded)

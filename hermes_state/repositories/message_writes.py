@@ -44,6 +44,14 @@ class MessageWrites(Repository):
         self._transaction.after_commit.append(_stamper(messages, landed))
         self._transaction.outcome_unknown.append(_identifier(messages, encoded))
 
+    def stamp_known_at_commit(
+        self, messages: Sequence[Any], encoded: Sequence[EncodedMessage], landed: Sequence[Landed | None]
+    ) -> None:
+        """As ``stamp_at_commit`` after a rewrite: a dict that knows its row learns the new one, others stay as they are."""
+        known = [m if isinstance(m, dict) and "_row_id" in m else None for m in messages]
+        self._transaction.after_commit.append(_stamper(known, landed))
+        self._transaction.outcome_unknown.append(_identifier(messages, encoded))
+
 
 def _stamper(messages: Sequence[Any], landed: Sequence[Landed | None]) -> Callable[[], None]:
     def stamp() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes_state.records import RewindResult
@@ -17,9 +17,40 @@ class RewriteVerbs(StoreCore):
         """Deletes the session's rows (or only the active ones) and inserts ``messages``; returns their number."""
         return self._write(lambda uow: uow.messages.replace(session_id, messages, active_only))
 
-    def archive_and_compact(self, session_id: str, compacted: Sequence[Any]) -> int:
-        """Archives the active rows and inserts ``compacted`` as the live ones; returns the number of live rows."""
-        return self._write(lambda uow: uow.messages.archive_and_compact(session_id, compacted))
+    def archive_and_compact(
+        self,
+        session_id: str,
+        compacted: Sequence[Any],
+        *,
+        watermark: int | None = None,
+        lock_holder: str | None = None,
+        tail_count: int = 0,
+        carried_messages: Sequence[Any] | None = None,
+        model_config_patch: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Archives the live rows as compacted and inserts ``compacted`` as the live ones; returns the number of live rows.
+
+        ``watermark``: the highest row id that the summary covers; live rows above it arrived meanwhile and follow the
+        compacted ones as copies. ``lock_holder`` must hold the compaction lock. The last ``tail_count`` messages, and those
+        among ``carried_messages``, are live rows carried on verbatim, found by ``_row_id``, uid, or role, content and tool
+        ids. Rows carried on keep their uid; their originals become rewound, so that a search finds each message once, and
+        never come back. ``model_config_patch`` is merged into the session's settings; ``None`` removes a key. Repeating a
+        compaction whose COMMIT was lost on the way back changes nothing.
+
+        Raises ``SessionNotFoundError``, ``CompressionSessionClosedError``, ``SessionCompressionInProgressError`` for a lock
+        that is not held, ``InvalidArgumentError`` for a watermark from the future, and ``InvalidMessageError``.
+        """
+        return self._write(
+            lambda uow: uow.messages.archive_and_compact(
+                session_id,
+                compacted,
+                watermark=watermark,
+                lock_holder=lock_holder,
+                tail_count=tail_count,
+                carried_messages=carried_messages,
+                model_config_patch=model_config_patch,
+            )
+        )
 
     def clear_messages(
         self,
