@@ -38,6 +38,7 @@ from hermes_state.errors import (
     StoreReadOnlyError,
     StoreUnavailableError,
     TitleConflictError,
+    UndecodableTextError,
     UnitOfWorkOpenError,
 )
 from hermes_state.records import (
@@ -106,6 +107,7 @@ __all__ = [
     "StoreUnavailableError",
     "TitleConflictError",
     "TranscriptFlusher",
+    "UndecodableTextError",
     "UnitOfWork",
     "UnitOfWorkOpenError",
     "__version__",

@@ -52,6 +52,8 @@ class DialectOperations(abc.ABC):
     """One object per store. The subclasses hold the same few functions, each in its database's own SQL."""
 
     placeholder: str
+    is_embedded: bool
+    """Whether the database is a file of this process, which opens and migrates it itself."""
 
     def __init__(self, dialect: sa.Dialect) -> None:
         self._dialect = dialect
@@ -114,6 +116,10 @@ class DialectOperations(abc.ABC):
     @abc.abstractmethod
     def list_value(self, values: Iterable[Any]) -> Any:
         """``values`` in the form that ``is_any_of`` takes."""
+
+    @abc.abstractmethod
+    def clock(self) -> sa.ColumnElement[float]:
+        """Now, in epoch seconds, by the one clock that all writers of the database share (DESIGN.md, decision 3)."""
 
     @abc.abstractmethod
     def insert(self, table: sa.Table) -> SqliteInsert | PostgresqlInsert:

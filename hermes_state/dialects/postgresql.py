@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql
 
 from hermes_state.dialects.base import DialectOperations
 from hermes_state.models import CARRIER_PREDICATE_POSTGRESQL, doubled_percents
+from hermes_state.types import EpochNow
 
 # ->> fails on an element that holds \u0000 or a lone surrogate anywhere, so such escapes are taken out before the
 # type is read; an escaped backslash is consumed first, because what follows it is no escape. The regular
@@ -47,6 +48,7 @@ class PostgresqlOperations(DialectOperations):
     """PostgreSQL's forms; see the base class for what each does."""
 
     placeholder = "%s"
+    is_embedded = False
 
     def strip_shadowed_checkpoints(self, conn: sa.Connection, session_id: str) -> None:
         """Removes the checkpoints that the newest active carrier shadows."""
@@ -59,6 +61,10 @@ class PostgresqlOperations(DialectOperations):
     def list_value(self, values: Iterable[Any]) -> list[Any]:
         """The list itself; psycopg makes it an array."""
         return list(values)
+
+    def clock(self) -> sa.ColumnElement[float]:
+        """The server's clock."""
+        return EpochNow()
 
     def insert(self, table: sa.Table) -> postgresql.Insert:
         """The INSERT construct that knows ON CONFLICT."""

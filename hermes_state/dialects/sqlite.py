@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,6 +48,7 @@ class SqliteOperations(DialectOperations):
     """SQLite's forms; see the base class for what each does."""
 
     placeholder = "?"
+    is_embedded = True
 
     def strip_shadowed_checkpoints(self, conn: sa.Connection, session_id: str) -> None:
         """Removes the checkpoints that the newest active carrier shadows."""
@@ -60,6 +62,10 @@ class SqliteOperations(DialectOperations):
     def list_value(self, values: Iterable[Any]) -> str:
         """The JSON text of the list."""
         return json.dumps(list(values))
+
+    def clock(self) -> sa.ColumnElement[float]:
+        """The clock of the machine that all writers of the file run on."""
+        return sa.literal(time.time(), sa.Double())
 
     def insert(self, table: sa.Table) -> sqlite.Insert:
         """The INSERT construct that knows ON CONFLICT."""

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from hermes_state.errors import InvalidArgumentError
 from hermes_state.models import SessionRow
 from hermes_state.repositories.base import Repository, table_of
-from hermes_state.repositories.lease_rows import clock
 from hermes_state.text import clean_text, exceeds, is_usable_id
 
 _SESSIONS = table_of(SessionRow)
@@ -60,7 +59,7 @@ class CompressionState(Repository):
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return None
-            now, until = clock(conn), _SESSIONS.c.compression_failure_cooldown_until
+            now, until = self._operations.clock(), _SESSIONS.c.compression_failure_cooldown_until
             stmt = sa.select(
                 until.label("cooldown_until"),
                 (until - now).label("remaining_seconds"),

@@ -7,7 +7,6 @@ claimed the row meanwhile.
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,17 +14,9 @@ import sqlalchemy as sa
 from hermes_state.dialects import DialectOperations
 from hermes_state.errors import InvalidArgumentError
 from hermes_state.repositories.lease_holders import is_gone
-from hermes_state.types import EpochNow
 
 KEPT_AFTER_EXPIRY_SECONDS = 24 * 3600.0
 """How long an expired row waits for its late owner before an acquisition sweeps it."""
-
-
-def clock(conn: sa.Connection) -> sa.ColumnElement[float]:
-    """Now, in epoch seconds: by the server's clock on PostgreSQL, by this process's on SQLite (DESIGN.md, decision 3)."""
-    if conn.dialect.name == "sqlite":
-        return sa.literal(time.time(), sa.Double())
-    return EpochNow()
 
 
 def require_seconds(argument: str, value: Any, *, zero: bool = False) -> float:
@@ -69,7 +60,7 @@ class LeaseRows:
         stmt = (
             sa.update(self._table)
             .where(self._key == key, self._table.c.holder == holder)
-            .values(expires_at=clock(self._conn) + seconds)
+            .values(expires_at=self._operations.clock() + seconds)
             .returning(self._key)
         )
         return self._conn.execute(stmt).first() is not None
@@ -81,14 +72,16 @@ class LeaseRows:
     def live_holder(self, key: str) -> str | None:
         """Who holds the unexpired lease, or ``None``."""
         stmt = sa.select(self._table.c.holder)
-        return self._conn.scalar(stmt.where(self._key == key, self._table.c.expires_at > clock(self._conn)))
+        return self._conn.scalar(
+            stmt.where(self._key == key, self._table.c.expires_at > self._operations.clock())
+        )
 
     def keep(self, key: str, holder: str, seconds: float) -> bool:
         """Whether the row is the holder's; nobody can claim it before the transaction ends.
 
         A lease that had expired is renewed for ``seconds``, a live one stays as it is.
         """
-        stmt = sa.select(self._table.c.expires_at <= clock(self._conn)).where(
+        stmt = sa.select(self._table.c.expires_at <= self._operations.clock()).where(
             self._key == key, self._table.c.holder == holder
         )
         is_late = self._conn.scalar(stmt.with_for_update())
@@ -97,7 +90,7 @@ class LeaseRows:
         return self.renew(key, holder, seconds) if is_late else True
 
     def _claim(self, key: str, holder: str, seconds: float) -> str | None:
-        table, now = self._table, clock(self._conn)
+        table, now = self._table, self._operations.clock()
         end = now + seconds
         insert = self._operations.insert(table).values(
             {self._key.name: key, "holder": holder, "acquired_at": now, "expires_at": end}
@@ -124,7 +117,7 @@ class LeaseRows:
         # Rows in use are left out: whoever works with one holds its lock, and waiting here could deadlock.
         old = (
             sa.select(self._key)
-            .where(self._table.c.expires_at < clock(self._conn) - KEPT_AFTER_EXPIRY_SECONDS)
+            .where(self._table.c.expires_at < self._operations.clock() - KEPT_AFTER_EXPIRY_SECONDS)
             .with_for_update(skip_locked=True)
         )
         self._conn.execute(sa.delete(self._table).where(self._key.in_(old)))

@@ -87,8 +87,7 @@ class StoreCore:
         return self._unit(commits=True)
 
     def _open_schema(self, migrate: Literal["auto"] | bool) -> None:
-        embedded = self.engine.dialect.name == "sqlite"
-        if not self.read_only and (migrate is True or (migrate == "auto" and embedded)):
+        if not self.read_only and (migrate is True or (migrate == "auto" and self._operations.is_embedded)):
             upgrades.upgrade(self.engine)
             return
         with self._unit(commits=False) as uow:
