@@ -18,7 +18,9 @@ from hermes_state.errors import (
     SessionNotFoundError,
 )
 from hermes_state.models import MessageRow
-from hermes_state.repositories import lineage_walks, transcript_copies
+from hermes_state.payloads import same_payload
+from hermes_state.repositories import lineage_walks, rows, transcript_copies
+from hermes_state.repositories.appending import Landed
 from hermes_state.repositories.base import Repository, Transaction, require_count, require_id, table_of
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.lease_holders import is_gone
@@ -203,6 +205,7 @@ class LineageRepository(Repository):
         ``lineage.AUTOMATIC_END_REASONS`` is replaced. Also raised: ``SessionNotFoundError``, ``SessionExistsError`` for the
         child, ``SessionCompressionInProgressError`` when ``lock_holder`` does not hold the compaction lock,
         ``InvalidMessageError``, and ``InvalidArgumentError`` for an empty hand-off and for a watermark of the future.
+        A publication whose answer was lost may be called again: the same hand-off dicts for the same child succeed.
         ``encoded``: the rows that ``uow.messages.encode`` made of the hand-off, if that was done already.
         """
         require_id("child_session_id", child_session_id)
@@ -214,27 +217,21 @@ class LineageRepository(Repository):
             raise InvalidArgumentError(name, "a continuation needs it: it is empty")
         with self._transaction.verb():
             parent = self._locked_parent(parent_session_id)
-            self._check_publishable(parent, child_session_id)
-            if lock_holder is not None:
-                self._leases.check_compression_lock(parent_session_id, lock_holder)
-            late = self._late_rows(parent_session_id, watermark)
-            self._end(parent, reason)
-            self._sessions.create_new(
-                child_session_id,
-                source or parent["source"],
-                "continuation",
-                **session_keys,
-                parent_session_id=parent_session_id,
-            )
-            landed = self._messages.insert_new(child_session_id, encoded)
-            present = {
-                m.values[_UID]: (m.values, landed_row(place).row_id)
-                for m, place in zip(encoded, landed, strict=True)
-            }
-            moved = transcript_copies.move(
-                self._transaction, late, (parent_session_id, child_session_id), present
-            )
-            self._count(child_session_id, encoded, moved)
+            landed = self._published_before(parent_session_id, child_session_id, encoded)
+            if landed is None:
+                self._check_publishable(parent, child_session_id)
+                if lock_holder is not None:
+                    self._leases.check_compression_lock(parent_session_id, lock_holder)
+                late = self._late_rows(parent_session_id, watermark)
+                self._end(parent, reason)
+                self._sessions.create_new(
+                    child_session_id,
+                    source or parent["source"],
+                    "continuation",
+                    **session_keys,
+                    parent_session_id=parent_session_id,
+                )
+                landed = self._hand_over((parent_session_id, child_session_id), encoded, late)
         self._messages.stamp_at_commit(handoff_messages, encoded, landed)
         return child_session_id
 
@@ -282,12 +279,42 @@ class LineageRepository(Repository):
             stmt = sa.update(_SESSIONS).where(_SESSIONS.c.id == parent["id"])
             self._transaction.conn.execute(stmt.values(ended_at=time.time(), end_reason=reason))
 
-    def _count(self, child_id: str, handoff: Sequence[EncodedMessage], moved: tuple[int, int]) -> None:
-        calls = sum(m.tool_call_count for m in handoff) + moved[1]
-        SessionCounters(self._transaction.conn, self._operations, child_id).set(
-            len(handoff) + moved[0], calls
-        )
-        self._operations.strip_shadowed_checkpoints(self._transaction.conn, child_id)
+    def _hand_over(
+        self,
+        sessions: tuple[str, str],
+        handoff: Sequence[EncodedMessage],
+        late: Sequence[transcript_copies.Row],
+    ) -> list[Landed | None]:
+        """Fills the child (the second session), moves the parent's late rows there, counts and strips."""
+        conn, child_id = self._transaction.conn, sessions[1]
+        landed = self._messages.insert_new(child_id, handoff)
+        present = {
+            m.values[_UID]: (m.values, landed_row(place).row_id)
+            for m, place in zip(handoff, landed, strict=True)
+        }
+        count, calls = transcript_copies.move(self._transaction, late, sessions, present)
+        calls += sum(m.tool_call_count for m in handoff)
+        SessionCounters(conn, self._operations, child_id).set(len(handoff) + count, calls)
+        self._operations.strip_shadowed_checkpoints(conn, child_id)
+        return landed
+
+    def _published_before(
+        self, parent_id: str, child_id: str, handoff: Sequence[EncodedMessage]
+    ) -> list[Landed | None] | None:
+        """Where the hand-off stands if this very publication took place and its answer was lost; else ``None``.
+
+        Then the dicts kept the uids of their rows (``stamp_at_commit``).
+        """
+        child = self._sessions.get(child_id)
+        if child is None or child["parent_session_id"] != parent_id or child["kind"] != "continuation":
+            return None
+        stored = rows.by_uid(self._transaction, child_id, [m.values[_UID] for m in handoff])
+        found = [stored.get(m.values[_UID]) for m in handoff]
+        if any(
+            row is None or not same_payload(m.values, row[1:]) for m, row in zip(handoff, found, strict=True)
+        ):
+            return None
+        return [Landed(row[0], row[1 + PLACE["timestamp"]]) for row in found if row is not None]
 
 
 def _is_closed_by_compression(session: Mapping[str, Any]) -> bool:

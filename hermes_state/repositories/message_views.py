@@ -23,6 +23,7 @@ _MESSAGES = rows.MESSAGES
 _ID = _MESSAGES.c.id
 _ANCHOR = sa.bindparam("anchor", type_=sa.BigInteger)
 _AT_MOST = sa.bindparam("at_most", type_=sa.BigInteger)
+_ID_PLACE = READ_COLUMNS.index("id")
 _MOST_ROWS = 2**31
 _PREVIEW_CHARACTERS = 80
 _READ_FOR_PREVIEW = 4_000
@@ -117,15 +118,24 @@ class MessageViews(MessageReads):
     def _bookends(
         self, session_id: str, window: tuple[int, int], count: int, roles: Sequence[str] | None
     ) -> list[MessageRecord]:
-        has_text = sa.and_(rows.VISIBLE, _MESSAGES.c.content != "")
-        conditions = [has_text] if roles is None else [has_text, _MESSAGES.c.role.in_(roles)]
-        before, after = sa.literal(window[0]) > _ID, sa.literal(window[1]) < _ID
-        start = rows.select(*conditions, before).limit(count).subquery()
-        end = rows.select(*conditions, after).order_by(None).order_by(_ID.desc()).limit(count).subquery()
-        both = sa.union_all(sa.select(start), sa.select(end))
+        stmt = self._operations.compiled(
+            ("views.bookends", roles is None), lambda: self._bookends_of(with_roles=roles is not None)
+        )
+        values = {"first": window[0], "last": window[1], "at_most": count}
+        if roles is not None:
+            values["roles"] = self._operations.list_value(roles)
         with self._transaction.verb() as conn:
-            found = conn.execute(both, {"session_id": session_id}).all()
-        return [decode_row(row) for row in sorted(found, key=lambda row: row[READ_COLUMNS.index("id")])]
+            found = stmt.execute(conn, session_id=session_id, **values).all()
+        return [decode_row(row) for row in sorted(found, key=lambda row: row[_ID_PLACE])]
+
+    def _bookends_of(self, *, with_roles: bool) -> sa.Executable:
+        conditions = [rows.VISIBLE, _MESSAGES.c.content != ""]
+        if with_roles:
+            conditions.append(self._operations.is_any_of(_MESSAGES.c.role, "roles"))
+        before, after = sa.bindparam("first", type_=sa.BigInteger), sa.bindparam("last", type_=sa.BigInteger)
+        start = rows.select(*conditions, before > _ID).limit(_AT_MOST).subquery()
+        end = rows.select(*conditions, after < _ID).order_by(None).order_by(_ID.desc()).limit(_AT_MOST)
+        return sa.union_all(sa.select(start), sa.select(end.subquery()))
 
 
 def _at_least_zero(argument: str, value: Any) -> int:

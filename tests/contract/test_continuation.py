@@ -249,6 +249,25 @@ def test_a_second_child_of_a_continued_parent_is_refused(db: SessionDB, raw: Raw
     assert snapshot(raw) == before
 
 
+def test_a_publication_whose_answer_was_lost_may_be_called_again(
+    db: SessionDB, raw: RawSql, session: str
+) -> None:
+    fill(db, "late")
+    handoff: list[dict[str, Any]] = [user("summary"), assistant("kept")]
+    with failing_commit(db.engine, after_it_took_place=True), pytest.raises(StoreError):
+        db.publish_continuation("s", "child", handoff, watermark=0)
+    before = snapshot(raw)
+    assert db.publish_continuation("s", "child", handoff, watermark=0) == "child"
+    assert snapshot(raw) == before
+    assert [m["_row_id"] for m in handoff] == raw.column(
+        "SELECT id FROM messages WHERE session_id = 'child' AND content <> 'late' ORDER BY id"
+    )
+    handoff[1]["content"] = "another hand-off"
+    with pytest.raises(SessionExistsError):
+        db.publish_continuation("s", "child", handoff, watermark=0)
+    assert snapshot(raw) == before
+
+
 def test_a_closed_parent_that_nothing_continues_is_repaired(db: SessionDB, raw: RawSql, session: str) -> None:
     db.end_session("s", "compression")
     db.create_branch("s", "b")

@@ -82,6 +82,19 @@ def test_markers_of_older_stores_are_understood(
     assert raw.value("SELECT kind FROM sessions WHERE id = 'child'") == kind
 
 
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [('{"_delegate_from": "s"}', "delegate"), ('{"_branched_from": "s"}', "branch"), (None, "continuation")],
+)
+def test_markers_of_older_stores_are_understood_on_import(
+    db: SessionDB, raw: RawSql, config: str | None, kind: str
+) -> None:
+    child = {"id": "child", "source": "cli", "parent_session_id": "s", "model_config": config}
+    report = db.import_sessions([child, {"id": "s", "source": "cli", "end_reason": "compression"}])
+    assert report["imported"] == 2
+    assert raw.value("SELECT kind FROM sessions WHERE id = 'child'") == kind
+
+
 def test_only_a_parent_that_was_ended_by_compression_is_followed(db: SessionDB, session: str) -> None:
     db.create_session("child", "cli", parent_session_id="s")
     assert db.get_compression_lineage("s") == ["s"]
