@@ -13,9 +13,25 @@ from hermes_state.store.core import StoreCore
 class RewriteVerbs(StoreCore):
     """Replacing, compacting, taking back and deleting messages."""
 
-    def replace_messages(self, session_id: str, messages: Sequence[Any], active_only: bool = False) -> int:
-        """Deletes the session's rows (or only the active ones) and inserts ``messages``; returns their number."""
-        return self._write(lambda uow: uow.messages.replace(session_id, messages, active_only))
+    def replace_messages(
+        self,
+        session_id: str,
+        messages: Sequence[Any],
+        active_only: bool = False,
+        *,
+        archive_dropped: bool = False,
+    ) -> int:
+        """Deletes the session's rows (or only the active ones) and inserts ``messages``; returns their number.
+
+        ``archive_dropped`` deletes nothing and touches the active rows only: as far as these begin with ``messages``
+        (same role, content and tool ids) they stay with their ids, the others become rewound, and what differs is
+        inserted behind them.
+        """
+        return self._write(
+            lambda uow: uow.messages.replace(
+                session_id, messages, active_only, archive_dropped=archive_dropped
+            )
+        )
 
     def archive_and_compact(
         self,
