@@ -86,21 +86,22 @@ def lineage_of(session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> list[s
     return above + below[1:]
 
 
-def resume_path(session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Where a resume of ``session_id`` may end: its tip, then the newest-started continuation of each. Cycles end.
+def resume_path(tip: str, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Where a resume may end: the ``tip``, then the newest-started continuation of each. Cycles end.
 
-    ``rows`` holds the session and what continues it. Branches, delegates, tool runs and the conversations that follow
-    a reset are no continuations.
+    ``rows`` holds the tip and what continues it. Branches, delegates, tool runs and the conversations that follow a
+    reset are no continuations.
     """
-    edges = {row["id"]: row["parent_session_id"] for row in rows.values() if read_kind(row) == "continuation"}
-    above = _path_down(session_id, rows, _compression_edges(rows), _preference)
-    return _path_down(above[-1], rows, edges, lambda row: (row["started_at"], row["id"]), taken=above)
+    return _path_down(tip, rows, _continuation_edges(rows), lambda row: (row["started_at"], row["id"]))
 
 
 def continued_from(session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """The chain of continuations that ends with ``session_id``, first session first. Cycles end."""
-    edges = {row["id"]: row["parent_session_id"] for row in rows.values() if read_kind(row) == "continuation"}
-    return _path_up(session_id, edges)
+    return _path_up(session_id, _continuation_edges(rows))
+
+
+def _continuation_edges(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str | None]:
+    return {row["id"]: row["parent_session_id"] for row in rows.values() if read_kind(row) == "continuation"}
 
 
 def _compression_edges(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:

@@ -32,53 +32,46 @@ def is_continuation(sessions: sa.FromClause) -> sa.ColumnElement[bool]:
     )
 
 
-def above(conn: sa.Connection, session_id: str) -> Links:
-    """The session and everything above it by parent links."""
-    links = sa.select(SESSIONS.c.id, SESSIONS.c.parent_session_id)
-    found = links.where(SESSIONS.c.id == session_id).cte("above", recursive=True)
-    found = found.union(links.join(found, SESSIONS.c.id == found.c.parent_session_id))
-    return _links(conn, found)
+def above(conn: sa.Connection, session_id: str, *, continuations_only: bool = False) -> Links:
+    """The session and everything above it by parent links; only as long as one is a continuation if asked."""
+    found = _start(session_id).cte("above", recursive=True)
+    parents = sa.select(*_columns(SESSIONS)).join(found, SESSIONS.c.id == found.c.parent_session_id)
+    if continuations_only:
+        parents = parents.where(is_continuation(found))
+    return _links(conn, found.union(parents))
 
 
 def continuations_below(conn: sa.Connection, session_id: str, *, compressed_only: bool) -> Links:
     """The session and what continues it, at any depth; over compression edges only if ``compressed_only``."""
-    return _links(conn, _below(_start(session_id, "start"), compressed_only=compressed_only))
+    return _links(conn, _below(_start(session_id), compressed_only=compressed_only))
 
 
 def connected_by_compression(conn: sa.Connection, session_id: str) -> Links:
     """Every session of the compression chains through the session: up to the first one, and all below that."""
-    child, parent = SESSIONS.alias("child"), SESSIONS.alias("parent")
-    upwards = _start(session_id, "upwards")
-    upwards = upwards.union(
-        sa.select(parent.c.id)
-        .select_from(
-            upwards.join(child, child.c.id == upwards.c.id).join(
-                parent, parent.c.id == child.c.parent_session_id
-            )
-        )
-        .where(is_continuation(child), parent.c.end_reason == "compression")
-    )
-    return _links(conn, _below(upwards, compressed_only=True))
+    upwards = _start(session_id).cte("upwards", recursive=True)
+    parents = sa.select(*_columns(SESSIONS)).join(upwards, SESSIONS.c.id == upwards.c.parent_session_id)
+    upwards = upwards.union(parents.where(is_continuation(upwards), SESSIONS.c.end_reason == "compression"))
+    return _links(conn, _below(sa.select(*_columns(upwards)), compressed_only=True))
 
 
-def _start(session_id: str, name: str) -> sa.CTE:
-    return sa.select(SESSIONS.c.id).where(SESSIONS.c.id == session_id).cte(name, recursive=True)
+def _start(session_id: str) -> sa.Select[Any]:
+    return sa.select(*_columns(SESSIONS)).where(SESSIONS.c.id == session_id)
 
 
-def _below(start: sa.CTE, *, compressed_only: bool) -> sa.CTE:
-    child, parent = SESSIONS.alias("follower"), SESSIONS.alias("followed")
-    below = sa.select(start.c.id).cte("below", recursive=True)
-    edges = below.join(parent, parent.c.id == below.c.id).join(
-        child, child.c.parent_session_id == parent.c.id
-    )
-    following = sa.select(child.c.id).select_from(edges).where(is_continuation(child))
+def _below(start: sa.Select[Any], *, compressed_only: bool) -> sa.CTE:
+    # All columns travel along, so that a step is one look-up by parent; equal rows are the same session.
+    below = start.cte("below", recursive=True)
+    following = sa.select(*_columns(SESSIONS)).join(below, SESSIONS.c.parent_session_id == below.c.id)
+    following = following.where(is_continuation(SESSIONS))
     if compressed_only:
-        following = following.where(parent.c.end_reason == "compression")
+        following = following.where(below.c.end_reason == "compression")
     return below.union(following)
 
 
+def _columns(sessions: sa.FromClause) -> list[sa.ColumnElement[Any]]:
+    return [sessions.c[name] for name in _LINK_COLUMNS]
+
+
 def _links(conn: sa.Connection, found: sa.CTE) -> Links:
-    columns = [SESSIONS.c[name] for name in _LINK_COLUMNS]
-    stmt = sa.select(*columns).join(found, found.c.id == SESSIONS.c.id)
-    rows = cast("list[Mapping[str, Any]]", conn.execute(stmt).mappings().all())
+    rows = cast("list[Mapping[str, Any]]", conn.execute(sa.select(found)).mappings().all())
     return {row["id"]: row for row in rows}

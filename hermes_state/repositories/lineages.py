@@ -63,13 +63,15 @@ class LineageRepository(Repository):
     def resume_id(self, session_id: str) -> str:
         """Where a resume goes on: from the live tip down the newest-started continuations, the last one with rows.
 
-        The tip when none of them has rows, the id itself when it is unknown. Two statements.
+        The tip when none of them has rows, the id itself when it is unknown. At most three statements.
         """
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return session_id
-            below = lineage_walks.continuations_below(conn, session_id, compressed_only=False)
-            path = lineage.resume_path(session_id, below)
+            tip = self._sessions.compression_tip(session_id)
+            path = lineage.resume_path(
+                tip, lineage_walks.continuations_below(conn, tip, compressed_only=False)
+            )
             if len(path) == 1:
                 return path[0]
             has_rows = sa.exists().where(_MESSAGES.c.session_id == _SESSIONS.c.id)

@@ -160,7 +160,8 @@ class SessionRepository(SessionUpdates):
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return [session_id]
-            return lineage.continued_from(session_id, lineage_walks.above(conn, session_id))
+            found = lineage_walks.above(conn, session_id, continuations_only=True)
+        return lineage.continued_from(session_id, found)
 
     def _insert(self, session_id: str, values: dict[str, Any], kind: str | None = None) -> bool:
         parent = self._parent_of(values)

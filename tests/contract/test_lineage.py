@@ -129,9 +129,9 @@ def test_a_chain_of_a_thousand_takes_one_statement(
     assert db.get_conversation_root(ids[-1]) == ids[0]
     assert len(statements.texts) == 3
     assert db.resolve_resume_session_id(ids[0]) == ids[-1]
-    assert len(statements.texts) == 4
+    assert len(statements.texts) == 5
     assert db.set_session_archived(ids[700], True) is True
-    assert len(statements.texts) == 6
+    assert len(statements.texts) == 7
     assert raw.value("SELECT count(*) FROM sessions WHERE archived") == LONG
 
 
@@ -162,7 +162,7 @@ def test_a_cycle_through_a_branch_does_not_lead_astray(db: SessionDB, raw: RawSq
 
 
 def test_the_resume_goes_to_the_tip_and_on_to_its_newest_child_with_rows(
-    db: SessionDB, raw: RawSql, session: str
+    db: SessionDB, raw: RawSql, session: str, statements: QueryRecorder
 ) -> None:
     continue_from(db, "s", "tip")
     for session_id, started in (("older", 10.0), ("newer", 20.0)):
@@ -174,7 +174,9 @@ def test_the_resume_goes_to_the_tip_and_on_to_its_newest_child_with_rows(
     assert db.resolve_resume_session_id("s") == "newer"
     db.create_session("deepest", "cli", parent_session_id="empty")
     db.append_message("deepest", "user", "hello")
+    statements.clear()
     assert db.resolve_resume_session_id("s") == "deepest"
+    assert len(statements.texts) == 3
     assert db.resolve_resume_session_id("older") == "older"
 
 
