@@ -203,7 +203,6 @@ def _listen_sqlite(engine: sa.Engine, settings: Settings, *, read_only: bool) ->
         cursor = connection.cursor()
         cursor.execute("PRAGMA foreign_keys = ON")
         if not read_only:
-            _patiently(budget, lambda: _choose_journal(cursor))
             cursor.execute(f"PRAGMA synchronous = {settings.synchronous}")
         # Reads and commits wait inside SQLite; only BEGIN IMMEDIATE waits with jitter, see _begin.
         cursor.execute(f"PRAGMA busy_timeout = {int(budget * 1000)}")
@@ -217,8 +216,16 @@ def _listen_sqlite(engine: sa.Engine, settings: Settings, *, read_only: bool) ->
             driver.text_factory = _tolerant_text
         if read_only or connection.get_execution_options().get(READ_ONLY_OPTION):
             driver.execute("BEGIN")
-        else:
+            return
+        try:
+            if not connection.info.get("journal_is_chosen"):
+                # Only a write may choose: a store that is merely checked stays as it is.
+                _patiently(budget, lambda: _choose_journal(driver))
+                connection.info["journal_is_chosen"] = True
             _begin_immediate(driver, budget)
+        except sqlite3.Error as error:
+            # Raised inside an event, where SQLAlchemy does not look for driver errors.
+            raise translate(error) or error from error
 
     @sa.event.listens_for(engine, "handle_error")
     def _become_tolerant(context: sa.ExceptionContext) -> None:
@@ -232,11 +239,11 @@ def _tolerant_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _choose_journal(cursor: Any) -> None:
+def _choose_journal(driver: Any) -> None:
     """WAL for a new database; whatever an existing one was set to stays (field report K4)."""
-    if cursor.execute("PRAGMA page_count").fetchone()[0]:
+    if driver.execute("PRAGMA page_count").fetchone()[0]:
         return
-    mode = cursor.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    mode = driver.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode not in ("wal", "memory"):
         logger.warning(
             "this file system does not take SQLite's WAL; the store works in journal mode %s", mode
@@ -248,9 +255,6 @@ def _begin_immediate(driver: Any, budget: float) -> None:
     driver.execute(f"PRAGMA busy_timeout = {_FIRST_WAIT_MS}")
     try:
         _patiently(budget, lambda: driver.execute("BEGIN IMMEDIATE"))
-    except sqlite3.Error as error:
-        # Raised inside an event, where SQLAlchemy does not look for driver errors.
-        raise translate(error) or error from error
     finally:
         driver.execute(f"PRAGMA busy_timeout = {int(budget * 1000)}")
 

@@ -285,7 +285,7 @@ def test_an_upgrade_does_not_queue_behind_a_long_reader(migrated: sa.Engine, emp
 
     @sa.event.listens_for(migrated, "before_cursor_execute")
     def collect(conn: sa.Connection, cursor: psycopg.Cursor[object], statement: str, *_: object) -> None:
-        if statement.startswith("\nDROP TABLE") and not limits:
+        if statement.lstrip().startswith(("ALTER TABLE", "DROP")) and not limits:
             cursor.execute("SELECT current_setting('lock_timeout')")
             limits.extend(str(row[0]) for row in cursor.fetchall())  # type: ignore[index]
             cursor.execute("SET LOCAL lock_timeout = '100ms'")
