@@ -29,19 +29,17 @@ COLUMNS = (
 _numbers = itertools.count()
 
 texts = st.sampled_from(["a", "b"])
-fresh_messages = st.one_of(
-    st.builds(user, texts),
-    st.builds(user, texts),
-    st.builds(assistant, texts),
-    st.builds(lambda text, n: assistant(text, tool_calls=[call()] * n), texts, st.integers(1, 2)),
-    st.builds(
-        lambda text, name, kept: assistant(
-            text, codex_reasoning_items=[*([reasoning("r")] if kept else []), checkpoint(name)]
-        ),
-        texts,
-        st.sampled_from(["x", "y", "z"]),
-        st.booleans(),
+carriers = st.builds(
+    lambda text, name, kept: assistant(
+        text, codex_reasoning_items=[*([reasoning("r")] if kept else []), checkpoint(name)]
     ),
+    texts,
+    st.sampled_from(["x", "y", "z"]),
+    st.booleans(),
+)
+callers = st.builds(lambda text, n: assistant(text, tool_calls=[call()] * n), texts, st.integers(1, 2))
+fresh_messages = st.one_of(
+    st.builds(user, texts), st.builds(user, texts), st.builds(assistant, texts), callers, carriers, carriers
 )
 batches = st.lists(fresh_messages, min_size=1, max_size=4)
 
@@ -244,8 +242,8 @@ def _decoded(found: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def test_random_verbs_leave_what_the_model_says(db: SessionDB, raw: RawSql) -> None:
     machines = settings(
-        max_examples=40,
-        stateful_step_count=15,
+        max_examples=50,
+        stateful_step_count=20,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
