@@ -22,8 +22,9 @@ ASSISTANT_ONLY = {"reasoning": "why", "reasoning_content": "", **dict.fromkeys(R
 
 
 def test_the_columns_are_those_of_the_table() -> None:
-    table = {column.name for column in MessageRow.__table__.columns}
-    assert {"id", *MESSAGE_COLUMNS} == set(READ_COLUMNS) == table - {"superseded_by"}
+    # superseded_by says what became of a row; it is no part of the message.
+    table = {column.name for column in MessageRow.__table__.columns} - {"superseded_by"}
+    assert {"id", *MESSAGE_COLUMNS} == set(READ_COLUMNS) == table
     assert table - set(CONVERSATION_COLUMNS) == {"session_id", "message_uid", "active", "compacted"}
     assert len(set(CONVERSATION_COLUMNS)) == len(CONVERSATION_COLUMNS)
 
