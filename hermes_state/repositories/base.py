@@ -14,6 +14,7 @@ from hermes_state.errors import (
     CompressionSessionClosedError,
     InvalidArgumentError,
     InvalidMessageError,
+    RewindConflictError,
     SessionNotFoundError,
     SessionTurnLeaseLostError,
     StoreClosedError,
@@ -28,6 +29,7 @@ _REFUSALS = (
     SessionNotFoundError,
     CompressionSessionClosedError,
     SessionTurnLeaseLostError,
+    RewindConflictError,
 )
 
 

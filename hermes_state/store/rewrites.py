@@ -27,6 +27,7 @@ class RewriteVerbs(StoreCore):
         (same role, content and tool ids) they stay with their ids, the others become rewound, and what differs is
         inserted behind them.
         """
+        self._encode(session_id, messages)  # a refused message waits for no write lock
         return self._write(
             lambda uow: uow.messages.replace(
                 session_id, messages, active_only, archive_dropped=archive_dropped
@@ -56,6 +57,7 @@ class RewriteVerbs(StoreCore):
         Raises ``SessionNotFoundError``, ``CompressionSessionClosedError``, ``SessionCompressionInProgressError`` for a lock
         that is not held, ``InvalidArgumentError`` for a watermark from the future, and ``InvalidMessageError``.
         """
+        self._encode(session_id, compacted)  # a refused message waits for no write lock
         return self._write(
             lambda uow: uow.messages.archive_and_compact(
                 session_id,
