@@ -99,6 +99,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_drop_inherited_connections)
 
 
+def reading(engine: sa.Engine) -> sa.Engine:
+    """The same connections for transactions that only read: all statements of one see the same moment."""
+    options: dict[str, Any] = {READ_ONLY_OPTION: True}
+    if engine.dialect.name == "postgresql":
+        options["isolation_level"] = "REPEATABLE READ"  # SQLite's snapshots do so by themselves
+    return engine.execution_options(**options)
+
+
 def _typed_error(context: sa.ExceptionContext) -> BaseException | None:
     """Every driver error leaves SQLAlchemy as one of ours, with the driver's own as its cause."""
     if context.is_pre_ping:

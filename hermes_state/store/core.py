@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 from hermes_state import upgrades
 from hermes_state.codec import EncodedMessage, encode_batch
 from hermes_state.dialects import operations_for
-from hermes_state.engine import READ_ONLY_OPTION, build_engine, redacted, resolve_url
+from hermes_state.engine import build_engine, reading, redacted, resolve_url
 from hermes_state.errors import (
     InvalidArgumentError,
     StoreBusyError,
@@ -51,7 +51,7 @@ class StoreCore:
         self.search_index = search_index
         self.engine = build_engine(target, self._settings, read_only=read_only)
         self.max_text_bytes = self._settings.max_text_bytes
-        self._reader = self.engine.execution_options(**{READ_ONLY_OPTION: True})
+        self._reader = reading(self.engine)
         self._operations = operations_for(self.engine)
         self._open_here = OpenUnits()
         self._closed = False

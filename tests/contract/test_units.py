@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+import sqlalchemy as sa
 
 from hermes_state import (
     InvalidMessageError,
@@ -139,3 +140,19 @@ def test_a_closed_store_gives_no_unit(db: SessionDB) -> None:
         db.unit_of_work()
     with pytest.raises(StoreClosedError):
         db.list_sessions()
+
+
+def test_an_export_sees_one_moment_although_it_takes_several_statements(open_db: OpenDb, raw: RawSql) -> None:
+    db = open_db()
+    db.create_session("s", "cli")
+    db.append_message("s", "user", "before")
+
+    def write_between(_conn: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if "FROM messages" in statement:
+            raw("UPDATE messages SET content = 'after'")
+
+    sa.event.listen(db.engine, "before_cursor_execute", write_between)
+    exported = db.export_session("s")
+    assert exported is not None
+    assert exported["messages"][0]["content"] == "before"
+    assert contents_of(raw) == ["after"]
