@@ -100,10 +100,13 @@ class DialectOperations(abc.ABC):
         return text
 
     @abc.abstractmethod
-    def strip_shadowed_checkpoints(self, conn: sa.Connection, session_id: str) -> None:
+    def strip_shadowed_checkpoints(
+        self, conn: sa.Connection, session_id: str, newest: int | None = None
+    ) -> None:
         """Removes the checkpoints of every active assistant row older than the newest active carrier.
 
-        One UPDATE; rows are found through the partial carrier index (CONTRACT.md section 4).
+        One UPDATE; rows are found through the partial carrier index (CONTRACT.md section 4). ``newest``: the id of that
+        carrier where the caller has just inserted it; else the database looks for it.
         """
 
     @abc.abstractmethod

@@ -40,7 +40,7 @@ UPDATE messages SET codex_reasoning_items = (
     SELECT json_agg(given.element ORDER BY given.position)
     FROM {_for_row(_ITEMS, "messages")} WHERE NOT ({_IS_CHECKPOINT}))
 WHERE session_id = %(session_id)s AND {_PREDICATE}
-AND id < ({_NEWEST_CARRIER}) AND {_for_row(_HOLDS_CHECKPOINT, "messages")}
+AND id < coalesce(%(newest)s, ({_NEWEST_CARRIER})) AND {_for_row(_HOLDS_CHECKPOINT, "messages")}
 """
 
 
@@ -50,9 +50,11 @@ class PostgresqlOperations(DialectOperations):
     placeholder = "%s"
     is_embedded = False
 
-    def strip_shadowed_checkpoints(self, conn: sa.Connection, session_id: str) -> None:
+    def strip_shadowed_checkpoints(
+        self, conn: sa.Connection, session_id: str, newest: int | None = None
+    ) -> None:
         """Removes the checkpoints that the newest active carrier shadows."""
-        conn.exec_driver_sql(_STRIP, {"session_id": session_id})
+        conn.exec_driver_sql(_STRIP, {"session_id": session_id, "newest": newest})
 
     def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
         """The list travels as one array."""

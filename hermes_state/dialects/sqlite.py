@@ -21,26 +21,34 @@ _IS_CHECKPOINT = r"""element.type = 'object' AND CASE
         SELECT CASE attribute.type WHEN 'text' THEN attribute.value END FROM json_each(element.value) AS attribute
         WHERE attribute.key = 'type' ORDER BY attribute.id DESC LIMIT 1) END"""
 
-# CASE fixes the order of evaluation: json_each must never see malformed text, nor take an object for a list.
-_HOLDS_CHECKPOINT = f"""CASE WHEN NOT json_valid({{row}}.codex_reasoning_items) THEN 0
-    WHEN json_type({{row}}.codex_reasoning_items) <> 'array' THEN 0
-    ELSE EXISTS (SELECT 1 FROM json_each({{row}}.codex_reasoning_items) AS element WHERE {_IS_CHECKPOINT}) END"""
+# The list of a carrier, else an empty one. CASE fixes the order of evaluation: json_each must never see malformed text, nor
+# take an object for a list.
+_LIST = """CASE WHEN NOT json_valid(carrier.codex_reasoning_items) THEN '[]'
+    WHEN json_type(carrier.codex_reasoning_items) <> 'array' THEN '[]' ELSE carrier.codex_reasoning_items END"""
 
 _NEWEST_CARRIER = f"""
-SELECT newest.id FROM messages AS newest
-WHERE newest.session_id = ? AND {CARRIER_PREDICATE_SQLITE} AND {_HOLDS_CHECKPOINT.format(row="newest")}
-ORDER BY newest.id DESC LIMIT 1
+SELECT carrier.id FROM messages AS carrier
+WHERE carrier.session_id = :session_id AND {CARRIER_PREDICATE_SQLITE}
+AND EXISTS (SELECT 1 FROM json_each({_LIST}) AS element WHERE {_IS_CHECKPOINT})
+ORDER BY carrier.id DESC LIMIT 1
 """
 
-# Items are taken with ->, which copies their text: json(value) fails on bare strings (house-style.md, trap 11).
+# Each item of each shadowed carrier is looked at once: NULL for a checkpoint, else its text as it is written. Items are
+# taken with ->, because json(value) fails on bare strings (house-style.md, trap 11). A row without a checkpoint keeps its text
+# to the letter. ``newest`` is looked for only where the caller does not know it.
 _STRIP = f"""
-UPDATE messages SET codex_reasoning_items = (
-    SELECT '[' || group_concat(kept.item, ',') || ']' FROM (
-        SELECT messages.codex_reasoning_items -> element.fullkey AS item
-        FROM json_each(messages.codex_reasoning_items) AS element
-        WHERE NOT ({_IS_CHECKPOINT}) ORDER BY element.key) AS kept)
-WHERE session_id = ? AND {CARRIER_PREDICATE_SQLITE}
-AND id < ({_NEWEST_CARRIER}) AND {_HOLDS_CHECKPOINT.format(row="messages")}
+UPDATE messages SET codex_reasoning_items = stripped.items
+FROM (
+    WITH shadowed AS MATERIALIZED (
+        SELECT carrier.id, CASE WHEN {_IS_CHECKPOINT} THEN NULL
+            ELSE carrier.codex_reasoning_items -> element.fullkey END AS item
+        FROM messages AS carrier, json_each({_LIST}) AS element
+        WHERE carrier.session_id = :session_id AND {CARRIER_PREDICATE_SQLITE}
+        AND carrier.id < coalesce(:newest, ({_NEWEST_CARRIER}))
+        ORDER BY carrier.id, element.key)
+    SELECT id, '[' || group_concat(item, ',') || ']' AS items FROM shadowed GROUP BY id HAVING count(item) < count(*)
+) AS stripped
+WHERE messages.session_id = :session_id AND messages.id = stripped.id
 """
 
 
@@ -50,9 +58,11 @@ class SqliteOperations(DialectOperations):
     placeholder = "?"
     is_embedded = True
 
-    def strip_shadowed_checkpoints(self, conn: sa.Connection, session_id: str) -> None:
+    def strip_shadowed_checkpoints(
+        self, conn: sa.Connection, session_id: str, newest: int | None = None
+    ) -> None:
         """Removes the checkpoints that the newest active carrier shadows."""
-        conn.exec_driver_sql(_STRIP, (session_id, session_id))
+        conn.exec_driver_sql(_STRIP, {"session_id": session_id, "newest": newest})
 
     def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
         """The list travels as one JSON text; SQLite has no arrays."""

@@ -123,16 +123,15 @@ class BatchAppend:
     def _write(self, new: Sequence[int], same_as: dict[int, int]) -> None:
         self._settle_platform_ids(new, same_as)
         fresh = [i for i in new if self.landed[i] is None and i not in same_as]
-        carriers = self._insert(fresh) if fresh else False
+        newest = self._insert(fresh) if fresh else None
         if self.rows_inserted < len(new):
             inserted = {i for i in fresh if i not in self._found}
             skipped = [i for i in new if i not in inserted]
             self._counters.take_back(len(skipped), sum(self._batch[i].tool_call_count for i in skipped))
         if self._changed:
             rows.update(self._transaction, self._session_id, self._changed)
-            carriers = carriers or any(m.is_carrier for m in self._changed.values())
-        if carriers:
-            self._operations.strip_shadowed_checkpoints(self._transaction.conn, self._session_id)
+        if newest is not None or any(m.is_carrier for m in self._changed.values()):
+            self._operations.strip_shadowed_checkpoints(self._transaction.conn, self._session_id, newest)
 
     def _settle_platform_ids(self, new: Sequence[int], same_as: dict[int, int]) -> None:
         """A second send of an active message with the same role, content and platform id inserts nothing."""
@@ -150,8 +149,8 @@ class BatchAppend:
             if self.landed[index] is None and first.setdefault(key, index) != index:
                 same_as[index] = first[key]
 
-    def _insert(self, new: Sequence[int]) -> bool:
-        """Inserts the messages at ``new``; whether one that was not there already is a carrier."""
+    def _insert(self, new: Sequence[int]) -> int | None:
+        """Inserts the messages at ``new``; the row id of the last carrier among those that were not there already."""
         batch = self._batch
         ids = self._operations.insert_messages(
             self._transaction.conn, MESSAGE_COLUMNS, [batch[i].values for i in new]
@@ -167,7 +166,8 @@ class BatchAppend:
                 self.landed[index] = Landed(row_id, values[_TIMESTAMP])
         if missing:
             self._settle_duplicates(missing)
-        return any(batch[i].is_carrier and batch[i].values[_UID] in ids for i in new)
+        carriers = (ids.get(batch[i].values[_UID], 0) for i in new if batch[i].is_carrier)
+        return max(carriers, default=0) or None
 
     def _settle_duplicates(self, missing: Sequence[int]) -> None:
         """Messages whose uid is there already: the same message yields its row, another one is a conflict."""
