@@ -20,12 +20,17 @@ from hermes_state.json_values import UnfitValueError, checked, dump_json, free_k
 from hermes_state.records import NewMessage
 from hermes_state.text import MAX_ID_CHARACTERS, REPLACEMENT, clean_text, exceeds, is_usable_id
 
-MESSAGE_COLUMNS = (
+MESSAGE_COLUMNS: tuple[str, ...] = (
     "session_id", "message_uid", "role", "content", "content_parts", "tool_call_id", "tool_calls", "tool_name",
     "timestamp", "token_count", "finish_reason", "reasoning", "reasoning_content", "reasoning_details",
     "codex_reasoning_items", "codex_message_items", "platform_message_id", "observed", "effect_disposition",
     "api_content", "display_kind", "display_metadata", "extra", "active", "compacted",
 )  # fmt: skip
+USUAL_COLUMNS: tuple[str, ...] = (
+    "session_id", "message_uid", "role", "content", "tool_call_id", "tool_calls", "tool_name", "timestamp",
+    "finish_reason", "observed", "active", "compacted",
+)  # fmt: skip
+"""The columns that most messages of an agent fill; the others are NULL in them."""
 PLACE = {name: place for place, name in enumerate(MESSAGE_COLUMNS)}
 
 REFUSED_KEY = "_refused"

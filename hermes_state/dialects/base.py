@@ -9,18 +9,25 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
 from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
+from hermes_state.codec import MESSAGE_COLUMNS, PLACE, USUAL_COLUMNS
+
 # Rows of one INSERT: 25 columns stay below SQLite's 32,766 parameters and PostgreSQL's 65,535.
 ROWS_PER_INSERT = 1_300
 
 
-# Up to this many rows, the columns that are NULL in all of them are left out: a turn binds 12 values a row, not 25.
-_NARROW_ROWS = 64
+# The text of an INSERT of more rows is 100 KB long and not kept.
+_ROWS_OF_KEPT_TEXTS = 64
+# A turn binds 12 values a row, not 25.
+_usual_values = itemgetter(*(PLACE[name] for name in USUAL_COLUMNS))
+_rare_values = itemgetter(*(place for name, place in PLACE.items() if name not in USUAL_COLUMNS))
+_RARE_COUNT = len(MESSAGE_COLUMNS) - len(USUAL_COLUMNS)
 
 
 class DriverStatement:
@@ -58,7 +65,7 @@ class DialectOperations(abc.ABC):
     def __init__(self, dialect: sa.Dialect) -> None:
         self._dialect = dialect
         self._compiled: dict[Hashable, DriverStatement] = {}
-        self._insert_texts: dict[tuple[str, int], str] = {}
+        self._insert_texts: dict[tuple[int, int], str] = {}
 
     def compiled(self, key: Hashable, build: Callable[[], sa.Executable]) -> DriverStatement:
         """The compiled form of ``build()``, made at the first call with this ``key``."""
@@ -67,36 +74,32 @@ class DialectOperations(abc.ABC):
             stmt = self._compiled[key] = DriverStatement(build(), self._dialect)
         return stmt
 
-    def insert_messages(
-        self, conn: sa.Connection, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-    ) -> dict[str, int]:
-        """Inserts ``rows`` in order, one statement for each 1,300; returns the new ids by ``message_uid``.
+    def insert_messages(self, conn: sa.Connection, rows: Sequence[list[Any]]) -> dict[str, int]:
+        """Inserts ``rows`` (in ``MESSAGE_COLUMNS`` order) one after the other, one statement for each 1,300; returns the new ids by ``message_uid``.
 
         A row whose uid the session already holds is skipped and missing from the result.
         """
         ids: dict[str, int] = {}
         remaining = iter(rows)
         while page := list(islice(remaining, ROWS_PER_INSERT)):
-            names: Sequence[str] = columns
-            filled: Iterable[Sequence[Any]] = page
-            if len(page) <= _NARROW_ROWS:
-                names, filled = _without_empty_columns(columns, page)
+            columns, filled = MESSAGE_COLUMNS, page
+            if all(_rare_values(row).count(None) == _RARE_COUNT for row in page):
+                columns, filled = USUAL_COLUMNS, [_usual_values(row) for row in page]
             values = tuple(chain.from_iterable(filled))
-            found = conn.exec_driver_sql(self._insert_text(names, len(page)), values).all()
+            found = conn.exec_driver_sql(self._insert_text(columns, len(page)), values).all()
             ids.update({uid: row_id for row_id, uid in found})
         return ids
 
-    def _insert_text(self, columns: Sequence[str], count: int) -> str:
-        names = ", ".join(columns)
-        text = self._insert_texts.get((names, count))
+    def _insert_text(self, columns: tuple[str, ...], count: int) -> str:
+        text = self._insert_texts.get((len(columns), count))
         if text is None:
             row = f"({', '.join([self.placeholder] * len(columns))})"
             text = (
-                f"INSERT INTO messages ({names}) VALUES {', '.join([row] * count)} "
+                f"INSERT INTO messages ({', '.join(columns)}) VALUES {', '.join([row] * count)} "
                 "ON CONFLICT (session_id, message_uid) DO NOTHING RETURNING id, message_uid"
             )
-            if count <= _NARROW_ROWS or count == ROWS_PER_INSERT:
-                self._insert_texts[names, count] = text
+            if count <= _ROWS_OF_KEPT_TEXTS or count == ROWS_PER_INSERT:
+                self._insert_texts[len(columns), count] = text
         return text
 
     @abc.abstractmethod
@@ -127,11 +130,3 @@ class DialectOperations(abc.ABC):
     @abc.abstractmethod
     def insert(self, table: sa.Table) -> SqliteInsert | PostgresqlInsert:
         """The dialect's INSERT construct, which knows ON CONFLICT."""
-
-
-def _without_empty_columns(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-    by_column = list(zip(*rows, strict=True))
-    used = [place for place, values in enumerate(by_column) if values.count(None) < len(rows)]
-    return [columns[place] for place in used], zip(*[by_column[place] for place in used], strict=True)

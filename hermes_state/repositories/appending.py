@@ -152,9 +152,7 @@ class BatchAppend:
     def _insert(self, new: Sequence[int]) -> int | None:
         """Inserts the messages at ``new``; the row id of the last carrier among those that were not there already."""
         batch = self._batch
-        ids = self._operations.insert_messages(
-            self._transaction.conn, MESSAGE_COLUMNS, [batch[i].values for i in new]
-        )
+        ids = self._operations.insert_messages(self._transaction.conn, [batch[i].values for i in new])
         self.rows_inserted = len(ids)
         missing = []
         for index in new:

@@ -77,7 +77,7 @@ class SessionCounters:
             "last_active_at": last_active_at,
             "session_id": self._session_id,
         }
-        if stmt.execute(self._conn, **values).first() is None:
+        if stmt.execute(self._conn, **values).rowcount == 0:
             self.lock()  # raises what refused, unless the session was reopened a moment ago
             stmt.execute(self._conn, **values)
 
@@ -122,7 +122,6 @@ def _add() -> sa.Executable:
         sa.update(_SESSIONS)
         .where(_SESSIONS.c.id == sa.bindparam("session_id"), is_open)
         .values(_changed_by(sign=1) | {"last_active_at": last_active_at})
-        .returning(_SESSIONS.c.id)
     )
 
 

@@ -32,9 +32,7 @@ class MessageWrites(Repository):
             if message.values[_UID] in taken:
                 message.values[_UID] = token_hex(16)
             taken.add(message.values[_UID])
-        ids = self._operations.insert_messages(
-            self._transaction.conn, MESSAGE_COLUMNS, [m.values for m in encoded]
-        )
+        ids = self._operations.insert_messages(self._transaction.conn, [m.values for m in encoded])
         return [Landed(ids[m.values[_UID]], m.values[_TIMESTAMP]) for m in encoded]
 
     def stamp_at_commit(

@@ -77,7 +77,7 @@ def move(
         uids[row_id] = values[_UID]
     ids = {uid: row_id for uid, (_, row_id) in present.items()}
     if cloned:
-        ids |= transaction.operations.insert_messages(transaction.conn, MESSAGE_COLUMNS, cloned)
+        ids |= transaction.operations.insert_messages(transaction.conn, cloned)
     if late:
         _supersede(transaction, source, {row_id: ids[uid] for row_id, uid in uids.items()})
         gone = sum(tool_call_count(row[1:][_CALLS]) for row in late)
