@@ -13,6 +13,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 import tenacity
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool, PoolProxiedConnection, QueuePool
 
 from hermes_state.errors import (
     InvalidArgumentError,
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 READ_ONLY_OPTION = "hermes_state_read_only"
 MINIMUM_SQLITE = (3, 38, 0)  # the first release with the -> operator that the strip uses
 _FIRST_WAIT_MS = 5
+IDLE_SECONDS_BEFORE_PING = 1.0
 _POSTGRESQL_DRIVERS = {"postgres", "postgresql", "postgresql+psycopg"}
 
 # Serialises the creation of files: SQLite's POSIX locks of this process would be dropped if the descriptor
@@ -109,8 +111,6 @@ def reading(engine: sa.Engine) -> sa.Engine:
 
 def _typed_error(context: sa.ExceptionContext) -> BaseException | None:
     """Every driver error leaves SQLAlchemy as one of ours, with the driver's own as its cause."""
-    if context.is_pre_ping:
-        return None  # the pool replaces the connection itself
     return translate(context.sqlalchemy_exception or context.original_exception)
 
 
@@ -298,11 +298,10 @@ def _postgresql_engine(url: URL, settings: Settings, *, read_only: bool, pool: b
         options = {
             "pool_size": settings.pool_size,
             "max_overflow": 10,
-            "pool_pre_ping": True,
             "pool_recycle": 1800,
         }
     try:
-        return sa.create_engine(
+        engine = sa.create_engine(
             bare,
             connect_args=connect_args | secrets,
             hide_parameters=True,
@@ -311,6 +310,31 @@ def _postgresql_engine(url: URL, settings: Settings, *, read_only: bool, pool: b
         )
     except ModuleNotFoundError as error:
         raise StoreUnavailableError("psycopg is missing: pip install 'hermes-state[postgres]'") from error
+    _listen_postgresql(engine)
+    return engine
+
+
+def _listen_postgresql(engine: sa.Engine) -> None:
+    """Pings a pooled connection that lay idle; ``pool_pre_ping`` would pay that round trip in every transaction.
+
+    One that ended a moment ago is met by its first statement: a typed, transient error, and the next call works (S1).
+    """
+
+    @sa.event.listens_for(engine, "checkin")
+    def _note(_connection: DBAPIConnection | None, record: ConnectionPoolEntry) -> None:
+        record.info["idle_since"] = time.monotonic()
+
+    @sa.event.listens_for(engine, "checkout")
+    def _ping(
+        connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: PoolProxiedConnection
+    ) -> None:
+        now = time.monotonic()
+        if now - record.info.get("idle_since", now) < IDLE_SECONDS_BEFORE_PING:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise sa.exc.DisconnectionError from error  # the pool opens another one
 
 
 def _without_query(url: URL) -> tuple[URL, dict[str, str]]:

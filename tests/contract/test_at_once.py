@@ -19,6 +19,10 @@ from tests.support.builders import assert_counters_are_exact, caller, carrier, c
 from tests.support.databases import libpq_url
 from tests.support.raw import RawSql, sqlite_file
 
+END_EVERYBODY_ELSE = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -169,16 +173,28 @@ def test_a_forked_child_and_its_parent_write_side_by_side(db: SessionDB, session
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("backend", ["postgresql"])
-def test_idle_connections_that_the_server_ended_are_replaced(
+def test_connections_that_ended_while_idle_are_replaced(
+    db: SessionDB, session: str, raw: RawSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.append_message(session, "user", "a")
+    raw(END_EVERYBODY_ELSE)
+    monkeypatch.setattr("hermes_state.engine.IDLE_SECONDS_BEFORE_PING", 0.0)
+    assert db.append_message(session, "user", "b") > 0
+    assert db.message_count(session) == 2
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_a_connection_that_ended_a_moment_ago_costs_one_typed_error_at_most(
     db: SessionDB, session: str, raw: RawSql
 ) -> None:
     db.append_message(session, "user", "a")
-    raw(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
+    raw(END_EVERYBODY_ELSE)
+    with pytest.raises(StoreUnavailableError) as refusal:
+        db.append_message(session, "user", "b")
+    assert refusal.value.transient
     assert db.append_message(session, "user", "b") > 0
-    assert db.message_count(session) == 2
+    assert contents_of(raw) == ["a", "b"]
 
 
 @pytest.mark.postgres
@@ -191,10 +207,7 @@ def test_a_connection_lost_inside_a_unit_loses_and_duplicates_nothing(
     def append_and_be_cut() -> None:
         with db.unit_of_work() as uow:
             uow.messages.append_batch(session, messages)
-            raw(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+            raw(END_EVERYBODY_ELSE)
 
     with pytest.raises(StoreUnavailableError) as refusal:
         append_and_be_cut()
