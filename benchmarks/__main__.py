@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import measures
+from benchmarks import measures, transcripts
 from benchmarks.raw import RawPostgresql, RawSqlite, RawStore
 from hermes_state import SessionDB
 from hermes_state.settings import Settings
@@ -44,6 +44,7 @@ def _sqlite(folder: Path) -> Rows:
         raw = RawSqlite(str(path), Settings().synchronous)
         rows = _both("SQLite", db, raw, least_ratio=0.40)
         raw.close()
+        rows += _transcripts("SQLite", db)
     size = measures.file_bytes_after_checkpoints(folder / "checkpoints.db")
     rows.append(
         ("SQLite: file after 300 turns with 120 KB checkpoints", f"{size / 1e6:.2f} MB", "3 MB", size <= 3e6)
@@ -56,6 +57,7 @@ def _postgresql(url: str) -> Rows:
         raw = RawPostgresql(url.replace("postgresql+psycopg://", "postgresql://"))
         rows = _both("PostgreSQL", db, raw, least_ratio=0.60)
         raw.close()
+        rows += _transcripts("PostgreSQL", db)
     return rows
 
 
@@ -92,6 +94,34 @@ def _both(name: str, db: SessionDB, raw: RawStore, *, least_ratio: float) -> Row
         cpu = append["cpu_microseconds"]
         rows.append((f"{name}: CPU a message", f"{cpu:.0f} µs", "120 µs", cpu <= 120))
     return rows
+
+
+def _transcripts(name: str, db: SessionDB) -> Rows:
+    archive = transcripts.archive_ratio(db)
+    window = transcripts.window_growth(db)
+    tip = transcripts.tip_milliseconds(db)
+    small, large = transcripts.streaming_peaks(db)
+    return [
+        (
+            f"{name}: archiving 16,000 rows over a bare UPDATE",
+            f"{archive['ours_ms']:.0f} / {archive['bare_ms']:.0f} ms = {archive['ratio']:.2f}",
+            "3",
+            archive["ratio"] <= 3,
+        ),
+        (
+            f"{name}: view around a message, 16,000 rows over 400",
+            f"{window['long_ms']:.2f} / {window['short_ms']:.2f} ms = {window['ratio']:.2f}",
+            "1.5",
+            window["ratio"] <= 1.5,
+        ),
+        (f"{name}: tip of a chain of 1,000", f"{tip:.1f} ms", "-", True),
+        (
+            f"{name}: memory of streaming 100,000 messages over 10,000",
+            f"{large:.1f} / {small:.1f} MB",
+            "1.2",
+            large <= 1.2 * small,
+        ),
+    ]
 
 
 def _show(rows: Rows) -> None:
