@@ -28,7 +28,7 @@ def strip_items(items: Sequence[Any]) -> list[Any] | None:
 def newest_carrier(messages: Sequence[Any]) -> int | None:
     """The index of the last carrier among the message dicts, or ``None``."""
     for index in range(len(messages) - 1, -1, -1):
-        if _carried_items(messages[index]) is not None:
+        if carried_items(messages[index]) is not None:
             return index
     return None
 
@@ -42,7 +42,7 @@ def drop_shadowed_checkpoints(messages: Sequence[Any], *, before: int | None = N
     end = newest_carrier(messages) if before is None else before
     rewritten = []
     for index, message in enumerate(messages[: max(end or 0, 0)]):
-        items = _carried_items(message)
+        items = carried_items(message)
         if items is None:
             continue
         kept = strip_items(items)
@@ -54,7 +54,7 @@ def drop_shadowed_checkpoints(messages: Sequence[Any], *, before: int | None = N
     return rewritten
 
 
-def _carried_items(message: Any) -> list[Any] | None:
+def carried_items(message: Any) -> list[Any] | None:
     """The items of a carrier, given in any form that is stored as a list; ``None`` for any other message."""
     if (
         not isinstance(message, dict)

@@ -302,7 +302,7 @@ class DowngradeRefusedError(SchemaError):
         self.details = details
         super().__init__(
             f"the downgrade would delete {details}; export them first, "
-            "or force it with `hermes-state downgrade --force` (`alembic -x force=true downgrade` in a checkout)"
+            "or force it with `hermes-state downgrade REV --force` (`alembic -x force=true downgrade REV` in a checkout)"
         )
 
 

@@ -80,10 +80,15 @@ def check_schema(conn: sa.Connection) -> None:
 def current(engine: sa.Engine) -> str | None:
     """The revision that the database is at, ``None`` for one without our tables.
 
-    Raises ``SchemaMismatchError`` where ``alembic_version`` belongs to another program.
+    Raises ``SchemaMismatchError`` for an older store, and where ``alembic_version`` belongs to another program.
     """
     with _reading(engine) as conn:
-        return _version(conn, _catalogue(conn))
+        found = _catalogue(conn)
+        version = _version(conn, found)
+    ours = found.keys() & metadata.tables.keys()
+    if version is None and ours:
+        raise SchemaMismatchError(f"{', '.join(sorted(ours))} without a version", _OLDER_STORE)
+    return version
 
 
 def upgrade(engine: sa.Engine, revision: str = "head") -> None:

@@ -13,10 +13,27 @@ from hermes_state.store.core import StoreCore
 class MessageVerbs(StoreCore):
     """Appending."""
 
-    def append_message(self, session_id: str, role: str, content: Any = None, **keys: Any) -> int:
-        """Appends one message, a batch of one; returns its row id (CONTRACT.md section 3)."""
+    def append_message(
+        self,
+        session_id: str,
+        role: str,
+        content: Any = None,
+        *,
+        turn_lease_holder: str | None = None,
+        turn_lease_ttl_seconds: float = 300.0,
+        **keys: Any,
+    ) -> int:
+        """Appends one message, a batch of one; returns its row id (CONTRACT.md section 3).
+
+        ``keys`` are those of the message; a turn lease is checked as in ``append_messages_batch``.
+        """
         message: dict[str, Any] = {"role": role, "content": content, **keys}
-        self.append_messages_batch(session_id, [message])
+        self.append_messages_batch(
+            session_id,
+            [message],
+            turn_lease_holder=turn_lease_holder,
+            turn_lease_ttl_seconds=turn_lease_ttl_seconds,
+        )
         return int(message["_row_id"])
 
     def append_messages_batch(

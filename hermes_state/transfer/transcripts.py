@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_state.agent import TranscriptFlusher
-from hermes_state.checkpoints import is_checkpoint
+from hermes_state.checkpoints import carried_items, is_checkpoint
 from hermes_state.errors import CompressionSessionClosedError, HermesStateError
 from hermes_state.store import SessionDB
 from hermes_state.text import is_usable_id
@@ -243,9 +243,7 @@ def _add_checkpoint(turn: list[Message], size: int) -> None:
 
 
 def _checkpoint_bytes(message: Any) -> int:
-    items = message.get("codex_reasoning_items")
-    if message["role"] != "assistant" or not isinstance(items, list):
-        return 0
+    items = carried_items(message) or []
     return sum(json_bytes(item) for item in items if is_checkpoint(item))
 
 

@@ -158,6 +158,18 @@ def test_checkpoints_are_added_counted_and_only_the_newest_is_kept(run: Run, raw
     assert kept == [["reasoning"], ["reasoning"], ["reasoning"], ["compaction"]]
 
 
+def test_checkpoints_given_as_json_text_count_as_handed_over(run: Run, transcript: Write) -> None:
+    items = [{"type": "compaction", "x": "y" * 500}]
+    answers = [
+        {"role": "assistant", "content": "a", "codex_reasoning_items": json.dumps(items)} for _ in range(3)
+    ]
+    lines = [message for answer in answers for message in ({"role": "user", "content": "q"}, answer)]
+    report = _report(run("record", "--json", transcript(lines)).stdout)
+    one = len(json.dumps(items[0]))
+    assert report["checkpoint_bytes"] == 3 * one
+    assert (report["checkpoint_bytes_kept"], report["checkpoint_bytes_saved"]) == (one, 2 * one)
+
+
 def test_recording_again_with_checkpoints_brings_none_back(run: Run, raw: RawSql) -> None:
     path = SAMPLES / "fix-date-parser.jsonl"
     run("record", "--checkpoint-bytes", CHECKPOINT, path)

@@ -148,3 +148,11 @@ def test_ordinary_appends_ignore_leases_and_locks_of_others(db: SessionDB) -> No
     db.try_acquire_compression_lock("s", "other")
     assert db.append_messages_batch("s", [user()]) == 1
     assert db.append_messages_batch("s", [user()], compression_lock_holder="me") == 1
+
+
+def test_a_single_append_checks_a_presented_lease_too(db: SessionDB, session: str, raw: RawSql) -> None:
+    with pytest.raises(SessionTurnLeaseLostError):
+        db.append_message(session, "user", "a", turn_lease_holder="nobody")
+    assert db.try_acquire_session_turn_lease(session, "me")
+    assert db.append_message(session, "user", "b", turn_lease_holder="me") > 0
+    assert raw("SELECT content, extra FROM messages") == [("b", None)]

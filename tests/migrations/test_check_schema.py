@@ -92,6 +92,8 @@ def test_an_older_store_is_left_untouched(engine: sa.Engine, sql: RawSql, backen
         "it was left untouched; this release does not adopt it yet: give a file or database of its own"
         in str(error)
     )
+    with pytest.raises(SchemaMismatchError):
+        upgrades.current(engine)
     assert sql("SELECT id, source FROM sessions") == [("s", "cli")]
 
 
