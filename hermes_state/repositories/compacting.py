@@ -68,7 +68,7 @@ class MessageCompaction(MessageWrites):
                 LeaseRepository(self._transaction).check_compression_lock(session_id, lock_holder)
             if watermark is not None and watermark > self._number("compacting.highest", _highest, session_id):
                 raise InvalidArgumentError("watermark", f"session {session_id!r} has no row {watermark} yet")
-            landed = self._landed_before(session_id, compacted, encoded)
+            landed = self._landed_before(session_id, compacted, encoded, watermark)
             if landed is None:
                 landed = self._compact(session_id, encoded, wanted, watermark)
                 if patch:
@@ -79,12 +79,17 @@ class MessageCompaction(MessageWrites):
         return active
 
     def _landed_before(
-        self, session_id: str, compacted: Sequence[Any], encoded: Sequence[EncodedMessage]
+        self,
+        session_id: str,
+        compacted: Sequence[Any],
+        encoded: Sequence[EncodedMessage],
+        watermark: int | None,
     ) -> Sequence[Landed | None] | None:
-        """Where the messages stand if this very compaction took place and only its answer was lost; else ``None``.
+        """Where the messages stand if this very compaction took place already; else ``None``.
 
-        Then the live rows begin with exactly these messages, under the uids that the dicts got when the outcome of the
-        COMMIT was unknown. A message that names the row it equals was read from there: it is a new compaction.
+        Then the live rows begin with exactly these messages, under the uids that the dicts got at the commit, or when its
+        outcome was unknown. Where a message names the row it equals, it may also have been read from there, to shorten the
+        transcript: then there must be nothing behind them that is left to archive.
         """
         uids = [uid for message in compacted if (uid := own_uid(message)) is not None]
         if not uids or len(set(uids)) < len(compacted):
@@ -92,11 +97,15 @@ class MessageCompaction(MessageWrites):
         stored = rows.by_uid(self._transaction, session_id, uids)
         found = [stored[uid] for uid in uids if uid in stored]
         head = self._operations.compiled("compacting.head", _head)
-        first = head.execute(self._transaction.conn, session_id=session_id, wanted=len(uids))
-        if [row[0] for row in found] != [row[0] for row in first]:
+        first = head.execute(self._transaction.conn, session_id=session_id, wanted=len(uids) + 1)
+        live = [row[0] for row in first]
+        if [row[0] for row in found] != live[: len(uids)]:
             return None
+        is_behind = len(live) > len(uids) and (watermark is None or live[-1] <= watermark)
         for message, row_of_message, row in zip(compacted, encoded, found, strict=True):
-            if row[0] in own_row_ids(message) or not same_payload(row_of_message.values, row[1:]):
+            if is_behind and row[0] in own_row_ids(message):
+                return None
+            if not same_payload(row_of_message.values, row[1:]):
                 return None
         return [Landed(row[0], row[1 + _TIMESTAMP]) for row in found]
 

@@ -45,10 +45,17 @@ class MessageWrites(Repository):
     def stamp_known_at_commit(
         self, messages: Sequence[Any], encoded: Sequence[EncodedMessage], landed: Sequence[Landed | None]
     ) -> None:
-        """As ``stamp_at_commit`` after a rewrite: a dict that knows its row learns the new one, others stay as they are."""
-        known = [m if isinstance(m, dict) and "_row_id" in m else None for m in messages]
-        self._transaction.after_commit.append(_stamper(known, landed))
+        """As ``stamp_at_commit`` after a rewrite; rows that ``get_messages`` gave stay as they are.
+
+        The dicts learn their uid too, so that a flush of the rewritten list finds its rows (field report F3).
+        """
+        known = [m if isinstance(m, dict) and not _is_row(m) else None for m in messages]
+        self._transaction.after_commit += [_stamper(known, landed), _identifier(known, encoded)]
         self._transaction.outcome_unknown.append(_identifier(messages, encoded))
+
+
+def _is_row(message: dict[str, Any]) -> bool:
+    return "_row_id" not in message and "id" in message and "session_id" in message
 
 
 def _stamper(messages: Sequence[Any], landed: Sequence[Landed | None]) -> Callable[[], None]:

@@ -113,6 +113,8 @@ class Model:
         return len(back)
 
     def compact(self, summary: list[Row], tail: list[Row], watermark: int | None) -> None:
+        if tail and not summary and tail == self.live:
+            return  # the live rows are what they shall be
         late = [
             row
             for row in self.live
