@@ -140,8 +140,9 @@ class MessageConflictError(HermesStateError, ValueError):
         self.message_uid = message_uid
         self.index = index
         self.row_id = row_id
+        where = "in this batch" if row_id is None else f"in row {row_id}"
         super().__init__(
-            f"message {index}: uid {message_uid!r} of session {session_id!r} already belongs to a different message; "
+            f"message {index}: uid {message_uid!r} of session {session_id!r} is a different message {where}; "
             "give the changed message a uid of its own, or its _row_id to update it in place"
         )
 
@@ -338,8 +339,11 @@ _SQLSTATE_ERRORS: dict[str, type[StoreError]] = {
     "XX002": StoreCorruptError,
 }
 
-_URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)[^@\s]+(@)")
-_QUERY_SECRET = re.compile(r"(?i)((?:password|passwd|secret|token|sslkey)[\w]*=)[^&\s'\"]+")
+# Up to the last "@": a password may hold one.
+_URL_PASSWORD = re.compile(r"(://[^:/@\s]*:)\S+(@)")
+_QUERY_SECRET = re.compile(
+    r"(?i)((?:password|passwd|secret|token|sslkey)\w*\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^&\s'\"]+)"
+)
 
 
 def redact(text: str) -> str:

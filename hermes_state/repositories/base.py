@@ -22,7 +22,7 @@ from hermes_state.errors import (
 from hermes_state.models import Base
 from hermes_state.text import MAX_ID_CHARACTERS, is_usable_id
 
-# Raised before the verb has written anything, so the unit of work goes on.
+# Raised where the arguments or the guards refuse. As long as the verb has written nothing, the unit of work goes on.
 _REFUSALS = (
     InvalidArgumentError,
     InvalidMessageError,
@@ -48,6 +48,8 @@ class Transaction:
         self.outcome_unknown: list[Callable[[], None]] = []
         self.failure: BaseException | None = None
         self.ended = False
+        self.has_written = False
+        self.depth = 0
 
     def verb(self) -> _Verb:
         """The guard around one repository verb. Raises ``StoreClosedError`` once the unit has ended or failed."""
@@ -59,6 +61,10 @@ class Transaction:
         transaction = self.conn.get_transaction()
         if transaction is not None:
             transaction.rollback()
+
+    def wrote(self) -> None:
+        """Says that the running verb has written: whatever it raises from here on rolls the unit back."""
+        self.has_written = True
 
     def check_open(self) -> None:
         """Raises ``StoreClosedError`` when no further statement may run."""
@@ -75,13 +81,20 @@ class _Verb:
         self._transaction = transaction
 
     def __enter__(self) -> sa.Connection:
-        self._transaction.check_open()
-        return self._transaction.conn
+        transaction = self._transaction
+        transaction.check_open()
+        if transaction.depth == 0:
+            transaction.has_written = False
+        transaction.depth += 1
+        return transaction.conn
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and not isinstance(error, _REFUSALS):
+        self._transaction.depth -= 1
+        if error is None or self._transaction.failure is not None:
+            return
+        if self._transaction.has_written or not isinstance(error, _REFUSALS):
             self._transaction.fail(error)
 
 

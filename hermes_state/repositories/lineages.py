@@ -225,6 +225,7 @@ class LineageRepository(Repository):
                 if lock_holder is not None:
                     self._leases.check_compression_lock(parent_session_id, lock_holder)
                 late = self._late_rows(parent_session_id, watermark)
+                self._transaction.wrote()
                 self._end(parent, reason)
                 self._sessions.create_new(
                     child_session_id,

@@ -73,6 +73,7 @@ class PortableRepository(Repository):
         if errors:
             return _report([], [], [], errors)
         with self._transaction.verb():
+            self._transaction.wrote()
             new = [entry for entry in entries if self._insert(entry)]
             detached = self._attach_parents(new)
             for entry in new:

@@ -29,17 +29,19 @@ class MessageRewinds(MessageWrites):
 
         Returns how many there were, the target as it stood, and the id of the last row that is still active. Raises
         ``InvalidArgumentError`` for a target that is no user's message of this session, and ``RewindConflictError`` when
-        the active rows are not those of ``expected_active_ids``.
+        the active rows are not those of ``expected_active_ids``. A target that a compaction has carried on stands for the
+        row that carries it; one that was summarised away, or that went to another session, is a ``RewindConflictError``:
+        everything behind it, the summary too, would go.
         """
         target_id = require_count("target_message_id", target_message_id)
         expected = None if expected_active_ids is None else sorted(expected_active_ids)
         with self._transaction.verb():
             counters = SessionCounters(self._transaction.conn, self._operations, session_id)
             counters.lock()
-            target = self._user_message(session_id, target_id)
+            target = self._user_message(session_id, self._present_row(session_id, target_id))
             if expected is not None and expected != self._active_ids(session_id):
                 raise RewindConflictError(session_id, "its active messages are not the expected ones")
-            rewound = self._rewind_from(session_id, target_id)
+            rewound = self._rewind_from(session_id, target["id"])
             counters.recount(rewinds=1)
             head = self._ids("rewinding.head", _newest_active, session_id)
         return RewindResult(
@@ -62,6 +64,23 @@ class MessageRewinds(MessageWrites):
                 self._operations.strip_shadowed_checkpoints(conn, session_id)
         return len(restored)
 
+    def _present_row(self, session_id: str, row_id: int) -> int:
+        """The row that carries the message on now: itself, or the last of its successors."""
+        stmt = self._operations.compiled("rewinding.state", _state)
+        seen = {row_id}
+        while (
+            row := stmt.execute(self._transaction.conn, session_id=session_id, row_id=row_id).first()
+        ) is not None:
+            if row.compacted:
+                raise RewindConflictError(session_id, f"message {row_id} was summarised away")
+            if row.superseded_by is None or row.superseded_by in seen:
+                return row_id
+            row_id = row.superseded_by
+            seen.add(row_id)
+        if len(seen) > 1:
+            raise RewindConflictError(session_id, "the message went on in another session")
+        return row_id
+
     def _user_message(self, session_id: str, row_id: int) -> MessageRecord:
         stmt = self._operations.compiled(
             "rewinding.target", lambda: rows.select(sa.bindparam("row_id") == _ID)
@@ -83,6 +102,11 @@ class MessageRewinds(MessageWrites):
     def _ids(self, key: str, build: Any, session_id: str, **values: Any) -> list[int]:
         stmt = self._operations.compiled(key, build)
         return [row[0] for row in stmt.execute(self._transaction.conn, session_id=session_id, **values)]
+
+
+def _state() -> sa.Executable:
+    columns = (_MESSAGES.c.compacted, _MESSAGES.c.superseded_by)
+    return sa.select(*columns).where(rows.OF_SESSION, sa.bindparam("row_id") == _ID)
 
 
 def _rewind() -> sa.Executable:

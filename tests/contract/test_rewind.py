@@ -244,3 +244,24 @@ def test_rewinding_in_a_unit_of_work_ends_with_it(db: SessionDB, raw: RawSql, id
         uow.messages.append("s", "user", "again")
     assert contents_of(raw)[-1] == "again"
     assert db.message_count("s") == 3
+
+
+def test_a_target_that_was_carried_on_stands_for_the_row_that_carries_it(db: SessionDB, raw: RawSql) -> None:
+    db.create_session("carried", "cli")
+    old = [db.append_message("carried", "user", f"m{n}") for n in range(6)]
+    for _ in range(2):
+        tail = db.get_messages("carried", latest=True, limit=2)
+        db.archive_and_compact("carried", [user("summary"), *tail], tail_count=2)
+    result = db.rewind_to_message("carried", old[4])
+    assert result["rewound_count"] == 2
+    assert [m["content"] for m in db.get_messages("carried")] == ["summary"]
+
+
+def test_a_target_that_was_summarised_away_is_a_conflict(db: SessionDB, raw: RawSql) -> None:
+    db.create_session("carried", "cli")
+    old = [db.append_message("carried", "user", f"m{n}") for n in range(3)]
+    db.archive_and_compact("carried", [user("summary")])
+    before = snapshot(raw)
+    with pytest.raises(RewindConflictError, match="summarised"):
+        db.rewind_to_message("carried", old[1])
+    assert snapshot(raw) == before

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from hermes_state import (
+    InvalidArgumentError,
     InvalidMessageError,
     MessageConflictError,
     SessionDB,
@@ -156,3 +157,15 @@ def test_an_export_sees_one_moment_although_it_takes_several_statements(open_db:
     assert exported is not None
     assert exported["messages"][0]["content"] == "before"
     assert contents_of(raw) == ["after"]
+
+
+def test_a_refusal_after_the_first_write_of_a_verb_undoes_the_unit(
+    db: SessionDB, session: str, raw: RawSql
+) -> None:
+    def publish_badly() -> None:
+        with db.unit_of_work() as uow, pytest.raises(InvalidArgumentError):
+            uow.lineages.publish_continuation(session, "child", [user()], model_config="no json")
+
+    with pytest.raises(StoreClosedError, match="rolled back"):
+        publish_badly()
+    assert raw("SELECT id, ended_at FROM sessions") == [(session, None)]
