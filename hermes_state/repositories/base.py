@@ -14,8 +14,13 @@ from hermes_state.errors import (
     CompressionSessionClosedError,
     InvalidArgumentError,
     InvalidMessageError,
+    LeaseHeldError,
     RewindConflictError,
+    SessionCompressionInProgressError,
+    SessionEndedError,
+    SessionExistsError,
     SessionNotFoundError,
+    SessionTooLargeError,
     SessionTurnLeaseLostError,
     StoreClosedError,
 )
@@ -28,7 +33,12 @@ _REFUSALS = (
     InvalidMessageError,
     SessionNotFoundError,
     CompressionSessionClosedError,
+    SessionEndedError,
+    SessionExistsError,
+    SessionTooLargeError,
     SessionTurnLeaseLostError,
+    LeaseHeldError,
+    SessionCompressionInProgressError,
     RewindConflictError,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 
@@ -14,7 +14,8 @@ from hermes_state.json_values import UnfitValueError
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import require_count
 from hermes_state.repositories.counters import SessionCounters
-from hermes_state.repositories.message_writes import MessageWrites
+from hermes_state.repositories.leases import LeaseRepository
+from hermes_state.repositories.message_writes import Holders, MessageWrites
 from hermes_state.text import is_usable_id
 
 _MESSAGES = rows.MESSAGES
@@ -28,6 +29,7 @@ class MessageClearing(MessageWrites):
         session_id: str,
         keep_last_n: int | None = None,
         before_timestamp: float | dt.datetime | None = None,
+        **holders: Unpack[Holders],
     ) -> int:
         """Deletes the rows of the session, whatever their state; returns their number.
 
@@ -42,18 +44,23 @@ class MessageClearing(MessageWrites):
         if before_timestamp is not None:
             conditions.append(_MESSAGES.c.timestamp < sa.bindparam("before", type_=sa.Double))
             values["before"] = _moment(before_timestamp)
-        return self._delete(session_id, ("clearing", *values), conditions, values)
+        return self._delete(session_id, ("clearing", *values), conditions, values, holders)
 
-    def delete(self, session_id: str, ids: Iterable[int]) -> int:
+    def delete(self, session_id: str, ids: Iterable[int], **holders: Unpack[Holders]) -> int:
         """Deletes the rows of the session among ``ids``, any number of them; returns how many there were."""
         # Ids that no row can have would not fit the parameter.
         known = {row_id for row_id in map(_row_id, ids) if 0 < row_id < 2**63}
         condition = self._operations.is_any_of(_MESSAGES.c.id, "wanted")
         values = {"wanted": self._operations.list_value(sorted(known))}
-        return self._delete(session_id, ("clearing", "ids"), [condition], values)
+        return self._delete(session_id, ("clearing", "ids"), [condition], values, holders)
 
     def _delete(
-        self, session_id: str, key: Any, conditions: list[sa.ColumnElement[bool]], values: dict[str, Any]
+        self,
+        session_id: str,
+        key: Any,
+        conditions: list[sa.ColumnElement[bool]],
+        values: dict[str, Any],
+        holders: Holders,
     ) -> int:
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
@@ -62,6 +69,7 @@ class MessageClearing(MessageWrites):
             # First of all: an append that commits in between would leave active rows that the counters miss.
             if not counters.lock_if_there():
                 return 0
+            LeaseRepository(self._transaction).check_rewriting(session_id, **holders)
             stmt = self._operations.compiled(
                 key, lambda: sa.delete(_MESSAGES).where(rows.OF_SESSION, *conditions)
             )

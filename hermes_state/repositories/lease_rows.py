@@ -70,11 +70,10 @@ class LeaseRows:
         self._conn.execute(sa.delete(self._table).where(self._key == key, self._table.c.holder == holder))
 
     def live_holder(self, key: str) -> str | None:
-        """Who holds the unexpired lease, or ``None``."""
-        stmt = sa.select(self._table.c.holder)
-        return self._conn.scalar(
-            stmt.where(self._key == key, self._table.c.expires_at > self._operations.clock())
-        )
+        """Who holds the unexpired lease, or ``None``; a process that has provably ended holds nothing."""
+        is_live = self._table.c.expires_at > self._operations.clock()
+        holder = self._conn.scalar(sa.select(self._table.c.holder).where(self._key == key, is_live))
+        return None if holder is None or is_gone(holder) else str(holder)
 
     def keep(self, key: str, holder: str, seconds: float) -> bool:
         """Whether the row is the holder's; nobody can claim it before the transaction ends.

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from hermes_state.errors import SessionCompressionInProgressError
+from hermes_state.errors import (
+    LeaseHeldError,
+    SessionCompressionInProgressError,
+    SessionTurnLeaseLostError,
+)
 from hermes_state.models import CompressionLockRow, SessionRow, SessionTurnLeaseRow
 from hermes_state.repositories.base import Transaction, require_id, table_of
 from hermes_state.repositories.compression_state import CompressionState
+from hermes_state.repositories.lease_holders import is_gone
 from hermes_state.repositories.lease_rows import LeaseRows, require_seconds
 from hermes_state.text import is_usable_id
 
 _SESSIONS = table_of(SessionRow)
+_TURNS = table_of(SessionTurnLeaseRow)
+_LOCKS = table_of(CompressionLockRow)
 DEFAULT_TTL_SECONDS = 300.0
 
 
@@ -29,8 +36,8 @@ class LeaseRepository(CompressionState):
     def __init__(self, transaction: Transaction) -> None:
         super().__init__(transaction)
         conn, operations = transaction.conn, transaction.operations
-        self._locks = LeaseRows(conn, operations, table_of(CompressionLockRow))
-        self._turns = LeaseRows(conn, operations, table_of(SessionTurnLeaseRow))
+        self._locks = LeaseRows(conn, operations, _LOCKS)
+        self._turns = LeaseRows(conn, operations, _TURNS)
 
     def try_acquire_compression_lock(
         self, session_id: str, holder: str, ttl_seconds: float = DEFAULT_TTL_SECONDS
@@ -74,6 +81,30 @@ class LeaseRepository(CompressionState):
                 raise SessionCompressionInProgressError(session_id)
             if not self._locks.keep(session_id, holder, seconds):
                 raise SessionCompressionInProgressError(session_id, self._locks.live_holder(session_id))
+
+    def check_rewriting(
+        self,
+        session_id: str,
+        turn_lease_holder: str | None = None,
+        compression_lock_holder: str | None = None,
+    ) -> None:
+        """The guard of verbs that change what is there: nobody else may be at work on it (known-store.md 3.3).
+
+        A holder that is given must hold the lease, which is renewed if it had expired unclaimed: else
+        ``SessionTurnLeaseLostError`` or ``SessionCompressionInProgressError``. Without one nobody may hold it: else
+        ``LeaseHeldError`` or ``SessionCompressionInProgressError``.
+        """
+        at_work = self._transaction.conn.execute(_at_work(session_id, self._operations.clock())).one()
+        if turn_lease_holder is not None:
+            holder = require_id("turn_lease_holder", turn_lease_holder)
+            if not self._turns.keep(at_work.conversation, holder, DEFAULT_TTL_SECONDS):
+                raise SessionTurnLeaseLostError(session_id, holder)
+        elif at_work.in_turn is not None and not is_gone(at_work.in_turn):
+            raise LeaseHeldError(session_id, at_work.in_turn)
+        if compression_lock_holder is not None:
+            self.check_compression_lock(session_id, compression_lock_holder)
+        elif at_work.compacting is not None and not is_gone(at_work.compacting):
+            raise SessionCompressionInProgressError(session_id, at_work.compacting)
 
     def take_session_turn_lease(
         self, session_id: str, holder: str, ttl_seconds: float = DEFAULT_TTL_SECONDS
@@ -120,3 +151,19 @@ class LeaseRepository(CompressionState):
     def _conversation(self, session_id: str) -> str:
         root = sa.select(_SESSIONS.c.root_session_id).where(_SESSIONS.c.id == session_id)
         return self._transaction.conn.scalar(root) or session_id
+
+
+def _at_work(session_id: str, now: sa.ColumnElement[float]) -> sa.Executable:
+    """The key of the session's conversation, and who holds its turn lease and the session's compaction lock."""
+    conversation = sa.func.coalesce(_SESSIONS.c.root_session_id, _SESSIONS.c.id)
+    in_turn = sa.select(_TURNS.c.holder).where(
+        _TURNS.c.conversation_id == conversation, _TURNS.c.expires_at > now
+    )
+    compacting = sa.select(_LOCKS.c.holder).where(
+        _LOCKS.c.session_id == _SESSIONS.c.id, _LOCKS.c.expires_at > now
+    )
+    return sa.select(
+        conversation.label("conversation"),
+        in_turn.scalar_subquery().label("in_turn"),
+        compacting.scalar_subquery().label("compacting"),
+    ).where(_SESSIONS.c.id == session_id)

@@ -23,7 +23,6 @@ from hermes_state.repositories import lineage_walks, rows, transcript_copies
 from hermes_state.repositories.appending import Landed
 from hermes_state.repositories.base import Repository, Transaction, require_count, require_id, table_of
 from hermes_state.repositories.counters import SessionCounters
-from hermes_state.repositories.lease_holders import is_gone
 from hermes_state.repositories.leases import LeaseRepository
 from hermes_state.repositories.message_writes import landed_row
 from hermes_state.repositories.messages import MessageRepository
@@ -113,7 +112,7 @@ class LineageRepository(Repository):
                 self._leases.get_compression_lock_holder(session_id),
                 self._leases.get_session_turn_lease_holder(session_id),
             )
-            if any(holder is not None and not is_gone(holder) for holder in holders):
+            if any(holder is not None for holder in holders):
                 return False
             self._sessions.reopen(session_id)
         return True
@@ -160,8 +159,9 @@ class LineageRepository(Repository):
 
         The rows up to ``up_to_message_id`` (all without it) are copied inside the database, ``chunk_rows`` at a time, in
         this one transaction: an interrupted copy leaves nothing and is made anew. They get uids of their own; the
-        parent is only read. ``session_keys``: those of ``create``. Raises ``SessionNotFoundError``, ``SessionExistsError``
-        and ``InvalidArgumentError``, also for a message that is not of the parent.
+        parent is only read. A message that a compaction carried on stands for the row that carries it. ``session_keys``:
+        those of ``create``. Raises ``SessionNotFoundError``, ``SessionExistsError`` and ``InvalidArgumentError``, also for a
+        message that is not of the parent, or that was summarised away.
         """
         require_id("branch_session_id", branch_session_id)
         require_count("chunk_rows", chunk_rows, least=1)
@@ -248,9 +248,15 @@ class LineageRepository(Repository):
         if up_to_message_id is None:
             return self._messages.active_watermark(session_id)
         wanted = require_count("up_to_message_id", up_to_message_id)
-        if not self._messages.has_row(session_id, wanted):
+        row = rows.present(self._transaction, session_id, wanted)
+        if row is None:
             raise InvalidArgumentError("up_to_message_id", f"session {session_id!r} has no message {wanted}")
-        return wanted
+        if row.compacted:
+            raise InvalidArgumentError(
+                "up_to_message_id",
+                f"message {wanted} was summarised away; name a message that is still active",
+            )
+        return int(row.id)
 
     def _check_publishable(self, parent: Mapping[str, Any], child_session_id: str) -> None:
         if self._sessions.get(child_session_id) is not None:

@@ -102,10 +102,6 @@ class MessageReads(Repository):
         """The highest id of an active row; 0 when there is none. Rows above it arrived later."""
         return self._scalar(session_id, sa.select(sa.func.max(_MESSAGES.c.id)).where(rows.ACTIVE)) or 0
 
-    def has_row(self, session_id: str, row_id: int) -> bool:
-        """Whether the session has this row, in any state."""
-        return self._scalar(session_id, sa.select(_MESSAGES.c.id).where(_MESSAGES.c.id == row_id)) is not None
-
     def has_platform_id(self, session_id: str, platform_message_id: Any) -> bool:
         """Whether a row of the session, in any state, has this platform id; whole numbers count as their digits."""
         wanted = platform_message_id

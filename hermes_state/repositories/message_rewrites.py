@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 
@@ -13,8 +13,7 @@ from hermes_state.repositories.appending import Landed
 from hermes_state.repositories.carrying import KEY_COLUMNS, message_key
 from hermes_state.repositories.clearing import MessageClearing
 from hermes_state.repositories.compacting import MessageCompaction
-from hermes_state.repositories.counters import SessionCounters
-from hermes_state.repositories.message_writes import landed_row
+from hermes_state.repositories.message_writes import Holders, landed_row
 from hermes_state.repositories.rewinding import MessageRewinds
 
 _MESSAGES = rows.MESSAGES
@@ -31,22 +30,24 @@ class MessageRewrites(MessageCompaction, MessageRewinds, MessageClearing):
         active_only: bool = False,
         *,
         archive_dropped: bool = False,
+        **holders: Unpack[Holders],
     ) -> int:
         """Deletes the rows of the session, or only the active ones, and inserts ``messages``; returns their number.
 
         With ``archive_dropped`` nothing is deleted: see ``SessionDB.replace_messages``.
         """
         if archive_dropped:
-            return self._replace_from_the_first_difference(session_id, messages)
+            return self._replace_from_the_first_difference(session_id, messages, holders)
         condition = [_MESSAGES.c.active] if active_only else []
         drop = sa.delete(_MESSAGES).where(_MESSAGES.c.session_id == session_id, *condition)
-        return self._rewrite(session_id, messages, drop)
+        return self._rewrite(session_id, messages, drop, holders)
 
-    def _replace_from_the_first_difference(self, session_id: str, messages: Sequence[Any]) -> int:
+    def _replace_from_the_first_difference(
+        self, session_id: str, messages: Sequence[Any], holders: Holders
+    ) -> int:
         encoded = self.encode(session_id, messages)
         with self._transaction.verb() as conn:
-            counters = SessionCounters(conn, self._operations, session_id)
-            counters.lock()
+            counters = self.locked_for_rewriting(session_id, holders)
             landed: list[Landed | None] = [*self._common_prefix(session_id, encoded)]
             new = encoded[len(landed) :]
             last_kept = landed_row(landed[-1]).row_id if landed else 0
@@ -68,11 +69,12 @@ class MessageRewrites(MessageCompaction, MessageRewinds, MessageClearing):
                 return
             yield Landed(row[0], row[1 + _TIMESTAMP])
 
-    def _rewrite(self, session_id: str, messages: Sequence[Any], make_room: sa.Executable) -> int:
+    def _rewrite(
+        self, session_id: str, messages: Sequence[Any], make_room: sa.Executable, holders: Holders
+    ) -> int:
         encoded = self.encode(session_id, messages)
         with self._transaction.verb() as conn:
-            counters = SessionCounters(conn, self._operations, session_id)
-            counters.lock()
+            counters = self.locked_for_rewriting(session_id, holders)
             conn.execute(make_room)
             landed = self.insert_new(session_id, encoded)
             counters.set(len(encoded), sum(m.tool_call_count for m in encoded))

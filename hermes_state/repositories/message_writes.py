@@ -5,19 +5,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypedDict
 
 from hermes_state.codec import MESSAGE_COLUMNS, EncodedMessage, encode_batch
 from hermes_state.repositories import rows
 from hermes_state.repositories.appending import Landed
 from hermes_state.repositories.base import Repository
+from hermes_state.repositories.counters import SessionCounters
+from hermes_state.repositories.leases import LeaseRepository
 
 _UID = MESSAGE_COLUMNS.index("message_uid")
 _TIMESTAMP = MESSAGE_COLUMNS.index("timestamp")
 
 
+class Holders(TypedDict, total=False):
+    """Who rewrites a transcript: the holder of its turn lease, and of its compaction lock."""
+
+    turn_lease_holder: str | None
+    compression_lock_holder: str | None
+
+
 class MessageWrites(Repository):
     """Base of the repositories that insert messages."""
+
+    def locked_for_rewriting(self, session_id: str, holders: Holders) -> SessionCounters:
+        """The counters of a session whose row is locked, and on which nobody else is at work.
+
+        Raises the errors of ``SessionCounters.lock`` and of ``LeaseRepository.check_rewriting``.
+        """
+        counters = SessionCounters(self._transaction.conn, self._operations, session_id)
+        counters.lock()
+        LeaseRepository(self._transaction).check_rewriting(session_id, **holders)
+        return counters
 
     def encode(self, session_id: str, messages: Sequence[Any]) -> list[EncodedMessage]:
         """The checked rows of ``messages``; raises ``InvalidMessageError`` before any SQL."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Unpack
 
 import sqlalchemy as sa
 
@@ -12,8 +12,7 @@ from hermes_state.errors import InvalidArgumentError, RewindConflictError
 from hermes_state.records import MessageRecord, RewindResult
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import require_count
-from hermes_state.repositories.counters import SessionCounters
-from hermes_state.repositories.message_writes import MessageWrites
+from hermes_state.repositories.message_writes import Holders, MessageWrites
 
 _MESSAGES = rows.MESSAGES
 _ID = _MESSAGES.c.id
@@ -23,7 +22,12 @@ class MessageRewinds(MessageWrites):
     """Rewinding and restoring. The session row is locked first, so that two rewinds at once share no row (field report I4)."""
 
     def rewind(
-        self, session_id: str, target_message_id: int, *, expected_active_ids: Iterable[int] | None = None
+        self,
+        session_id: str,
+        target_message_id: int,
+        *,
+        expected_active_ids: Iterable[int] | None = None,
+        **holders: Unpack[Holders],
     ) -> RewindResult:
         """Makes the active rows from the user's message ``target_message_id`` on rewound, itself included.
 
@@ -36,9 +40,8 @@ class MessageRewinds(MessageWrites):
         target_id = require_count("target_message_id", target_message_id)
         expected = None if expected_active_ids is None else sorted(expected_active_ids)
         with self._transaction.verb():
-            counters = SessionCounters(self._transaction.conn, self._operations, session_id)
-            counters.lock()
-            target = self._user_message(session_id, self._present_row(session_id, target_id))
+            counters = self.locked_for_rewriting(session_id, holders)
+            target = self._target(session_id, target_id)
             if expected is not None and expected != self._active_ids(session_id):
                 raise RewindConflictError(session_id, "its active messages are not the expected ones")
             rewound = self._rewind_from(session_id, target["id"])
@@ -48,7 +51,7 @@ class MessageRewinds(MessageWrites):
             rewound_count=rewound, target_message=target, new_head_id=head[0] if head else None
         )
 
-    def restore_rewound(self, session_id: str, since_message_id: int) -> int:
+    def restore_rewound(self, session_id: str, since_message_id: int, **holders: Unpack[Holders]) -> int:
         """Makes the rewound rows from the id ``since_message_id`` on active again; returns their number.
 
         Compacted rows stay as they are. So do originals that a compaction carried on, and messages of a platform that
@@ -56,42 +59,32 @@ class MessageRewinds(MessageWrites):
         """
         since = require_count("since_message_id", since_message_id)
         with self._transaction.verb() as conn:
-            counters = SessionCounters(conn, self._operations, session_id)
-            counters.lock()
+            counters = self.locked_for_rewriting(session_id, holders)
             restored = self._ids("rewinding.restore", _restore, session_id, row_id=since)
             if restored:
                 counters.recount()
                 self._operations.strip_shadowed_checkpoints(conn, session_id)
         return len(restored)
 
-    def _present_row(self, session_id: str, row_id: int) -> int:
-        """The row that carries the message on now: itself, or the last of its successors."""
-        stmt = self._operations.compiled("rewinding.state", _state)
-        seen = {row_id}
-        while (
-            row := stmt.execute(self._transaction.conn, session_id=session_id, row_id=row_id).first()
-        ) is not None:
-            if row.compacted:
-                raise RewindConflictError(session_id, f"message {row_id} was summarised away")
-            if row.superseded_by is None or row.superseded_by in seen:
-                return row_id
-            row_id = row.superseded_by
-            seen.add(row_id)
-        if len(seen) > 1:
-            raise RewindConflictError(session_id, "the message went on in another session")
-        return row_id
+    def _target(self, session_id: str, row_id: int) -> MessageRecord:
+        present = rows.present(self._transaction, session_id, row_id)
+        target = self._row(session_id, row_id if present is None else present.id)
+        if target is None:
+            raise InvalidArgumentError("target_message_id", f"session {session_id!r} has no message {row_id}")
+        if target["role"] != "user":
+            raise InvalidArgumentError("target_message_id", f"message {row_id} is not a user's")
+        if present is None:
+            raise RewindConflictError(session_id, f"message {row_id} went on in another session")
+        if present.compacted:
+            raise RewindConflictError(session_id, f"message {row_id} was summarised away")
+        return target
 
-    def _user_message(self, session_id: str, row_id: int) -> MessageRecord:
+    def _row(self, session_id: str, row_id: int) -> MessageRecord | None:
         stmt = self._operations.compiled(
             "rewinding.target", lambda: rows.select(sa.bindparam("row_id") == _ID)
         )
         row = stmt.execute(self._transaction.conn, session_id=session_id, row_id=row_id).first()
-        if row is None:
-            raise InvalidArgumentError("target_message_id", f"session {session_id!r} has no message {row_id}")
-        target = decode_row(row)
-        if target["role"] != "user":
-            raise InvalidArgumentError("target_message_id", f"message {row_id} is not a user's")
-        return target
+        return None if row is None else decode_row(row)
 
     def _active_ids(self, session_id: str) -> list[int]:
         return self._ids("rewinding.active", lambda: rows.select(rows.ACTIVE, columns=("id",)), session_id)
@@ -102,11 +95,6 @@ class MessageRewinds(MessageWrites):
     def _ids(self, key: str, build: Any, session_id: str, **values: Any) -> list[int]:
         stmt = self._operations.compiled(key, build)
         return [row[0] for row in stmt.execute(self._transaction.conn, session_id=session_id, **values)]
-
-
-def _state() -> sa.Executable:
-    columns = (_MESSAGES.c.compacted, _MESSAGES.c.superseded_by)
-    return sa.select(*columns).where(rows.OF_SESSION, sa.bindparam("row_id") == _ID)
 
 
 def _rewind() -> sa.Executable:

@@ -49,6 +49,21 @@ def by_uid(transaction: Transaction, session_id: str, uids: Iterable[str]) -> di
     }
 
 
+def present(transaction: Transaction, session_id: str, row_id: int) -> sa.Row[Any] | None:
+    """``id`` and ``compacted`` of the row that carries the message on now: itself, or the last of its successors.
+
+    ``None`` when the session has no such row: it never had it, it was deleted, or the message went to another session.
+    """
+    stmt = transaction.operations.compiled("rows.present", _state)
+    seen: set[int] = set()
+    while True:
+        row = stmt.execute(transaction.conn, session_id=session_id, row_id=row_id).first()
+        if row is None or row.superseded_by is None or row.superseded_by in seen:
+            return row
+        seen.add(row_id)
+        row_id = row.superseded_by
+
+
 def update(transaction: Transaction, session_id: str, changed: dict[int, EncodedMessage]) -> None:
     """Rewrites rows of the session, by row id, as one statement of the driver; state, session and uid stay."""
     names = [name for name in MESSAGE_COLUMNS if name not in _KEPT_ON_UPDATE]
@@ -62,6 +77,11 @@ def update(transaction: Transaction, session_id: str, changed: dict[int, Encoded
             for row_id, message in changed.items()
         ],
     )
+
+
+def _state() -> sa.Executable:
+    columns = (MESSAGES.c.id, MESSAGES.c.compacted, MESSAGES.c.superseded_by)
+    return sa.select(*columns).where(OF_SESSION, MESSAGES.c.id == sa.bindparam("row_id"))
 
 
 def _unordered(*conditions: sa.ColumnElement[bool], columns: Sequence[str] = READ_COLUMNS) -> sa.Select[Any]:

@@ -8,7 +8,6 @@ import tenacity
 
 from hermes_state.errors import LeaseHeldError
 from hermes_state.repositories.compression_state import CompressionCooldown, CompressionCounters
-from hermes_state.repositories.lease_holders import is_gone
 from hermes_state.repositories.lease_rows import require_seconds
 from hermes_state.repositories.leases import DEFAULT_TTL_SECONDS
 from hermes_state.store.core import StoreCore
@@ -148,6 +147,6 @@ class LeaseVerbs(StoreCore):
     def _take_when_free(self, session_id: str, holder: str, ttl_seconds: float) -> str | None:
         """Looks before it writes: whoever waits must not queue up for the write lock again and again."""
         other = self._read(lambda uow: uow.leases.get_session_turn_lease_holder(session_id))
-        if other is not None and other != holder and not is_gone(other):
+        if other is not None and other != holder:
             return other
         return self._take_turn_lease(session_id, holder, ttl_seconds)

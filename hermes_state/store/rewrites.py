@@ -11,7 +11,12 @@ from hermes_state.store.core import StoreCore
 
 
 class RewriteVerbs(StoreCore):
-    """Replacing, compacting, taking back and deleting messages."""
+    """Replacing, compacting, taking back and deleting messages.
+
+    All verbs but the compaction refuse while somebody else is at work on the conversation: ``LeaseHeldError`` for its turn
+    lease, ``SessionCompressionInProgressError`` for the session's compaction lock. Whoever holds one of them says so by
+    ``turn_lease_holder`` or ``compression_lock_holder``, and is refused (``SessionTurnLeaseLostError``) when it is lost.
+    """
 
     def replace_messages(
         self,
@@ -20,6 +25,8 @@ class RewriteVerbs(StoreCore):
         active_only: bool = False,
         *,
         archive_dropped: bool = False,
+        turn_lease_holder: str | None = None,
+        compression_lock_holder: str | None = None,
     ) -> int:
         """Deletes the session's rows (or only the active ones) and inserts ``messages``; returns their number.
 
@@ -30,7 +37,12 @@ class RewriteVerbs(StoreCore):
         self._encode(session_id, messages)  # a refused message waits for no write lock
         return self._write(
             lambda uow: uow.messages.replace(
-                session_id, messages, active_only, archive_dropped=archive_dropped
+                session_id,
+                messages,
+                active_only,
+                archive_dropped=archive_dropped,
+                turn_lease_holder=turn_lease_holder,
+                compression_lock_holder=compression_lock_holder,
             )
         )
 
@@ -75,21 +87,52 @@ class RewriteVerbs(StoreCore):
         session_id: str,
         keep_last_n: int | None = None,
         before_timestamp: float | dt.datetime | None = None,
+        *,
+        turn_lease_holder: str | None = None,
+        compression_lock_holder: str | None = None,
     ) -> int:
         """Deletes the rows of the session, whatever their state; returns their number.
 
         ``keep_last_n`` spares that many of the newest active rows, ``before_timestamp`` (epoch seconds or a datetime)
         the rows of that time or later; both together spare what either spares. 0 for an unknown session.
         """
-        return self._write(lambda uow: uow.messages.clear(session_id, keep_last_n, before_timestamp))
+        return self._write(
+            lambda uow: uow.messages.clear(
+                session_id,
+                keep_last_n,
+                before_timestamp,
+                turn_lease_holder=turn_lease_holder,
+                compression_lock_holder=compression_lock_holder,
+            )
+        )
 
-    def delete_messages(self, session_id: str, ids: Iterable[int]) -> int:
+    def delete_messages(
+        self,
+        session_id: str,
+        ids: Iterable[int],
+        *,
+        turn_lease_holder: str | None = None,
+        compression_lock_holder: str | None = None,
+    ) -> int:
         """Deletes the rows of the session among ``ids``; returns how many there were. Other sessions are untouched."""
         wanted = list(ids)
-        return self._write(lambda uow: uow.messages.delete(session_id, wanted))
+        return self._write(
+            lambda uow: uow.messages.delete(
+                session_id,
+                wanted,
+                turn_lease_holder=turn_lease_holder,
+                compression_lock_holder=compression_lock_holder,
+            )
+        )
 
     def rewind_to_message(
-        self, session_id: str, target_message_id: int, *, expected_active_ids: Iterable[int] | None = None
+        self,
+        session_id: str,
+        target_message_id: int,
+        *,
+        expected_active_ids: Iterable[int] | None = None,
+        turn_lease_holder: str | None = None,
+        compression_lock_holder: str | None = None,
     ) -> RewindResult:
         """Takes back the active rows from the user's message ``target_message_id`` on, itself included.
 
@@ -101,13 +144,33 @@ class RewriteVerbs(StoreCore):
         """
         expected = None if expected_active_ids is None else list(expected_active_ids)
         return self._write(
-            lambda uow: uow.messages.rewind(session_id, target_message_id, expected_active_ids=expected)
+            lambda uow: uow.messages.rewind(
+                session_id,
+                target_message_id,
+                expected_active_ids=expected,
+                turn_lease_holder=turn_lease_holder,
+                compression_lock_holder=compression_lock_holder,
+            )
         )
 
-    def restore_rewound(self, session_id: str, since_message_id: int) -> int:
+    def restore_rewound(
+        self,
+        session_id: str,
+        since_message_id: int,
+        *,
+        turn_lease_holder: str | None = None,
+        compression_lock_holder: str | None = None,
+    ) -> int:
         """Makes the rewound rows from the id ``since_message_id`` on active again; returns their number.
 
         Compacted rows stay as they are. So do originals that a compaction carried on, and messages of a platform that
         were sent again meanwhile: their copy is the live one. The strip runs, since an old carrier may come back.
         """
-        return self._write(lambda uow: uow.messages.restore_rewound(session_id, since_message_id))
+        return self._write(
+            lambda uow: uow.messages.restore_rewound(
+                session_id,
+                since_message_id,
+                turn_lease_holder=turn_lease_holder,
+                compression_lock_holder=compression_lock_holder,
+            )
+        )

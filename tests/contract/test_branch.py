@@ -103,6 +103,19 @@ def test_a_branch_may_end_at_a_row_that_is_not_active(db: SessionDB, raw: RawSql
     assert contents_of(raw, "b") == ["m0", "m1"]
 
 
+def test_a_branch_follows_a_carried_message_and_refuses_a_summarised_one(
+    db: SessionDB, raw: RawSql, session: str
+) -> None:
+    rows = fill(db, 4)
+    db.archive_and_compact("s", [user("summary"), *db.get_messages("s", after_id=rows[1])], tail_count=2)
+    db.create_branch("s", "b", up_to_message_id=rows[2])
+    assert contents_of(raw, "b") == ["summary", "m2"]
+    before = snapshot(raw)
+    with pytest.raises(InvalidArgumentError, match="summarised"):
+        db.create_branch("s", "c", up_to_message_id=rows[1])
+    assert snapshot(raw) == before
+
+
 def test_a_branch_of_nothing_is_empty(db: SessionDB, raw: RawSql, session: str) -> None:
     db.create_branch("s", "b")
     assert contents_of(raw, "b") == []
