@@ -64,6 +64,8 @@ class EncodedMessage:
     items: list[Any] | None = None
     """The reasoning items of a carrier; ``None`` for every other message."""
     has_own_timestamp: bool = False
+    uid_is_the_stores: bool = False
+    """Whether the uid was given by the store, not by the caller."""
 
     @property
     def is_carrier(self) -> bool:
@@ -272,6 +274,7 @@ class _Encoder:
         uid = message.get("_message_uid")
         if self._values[_UID] is None and is_usable_id(uid):
             self._values[_UID] = uid
+            self._row.uid_is_the_stores = True
 
     def _limited(self, text: str) -> str:
         if exceeds(text, self._limit):

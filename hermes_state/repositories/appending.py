@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any
 
 from hermes_state.codec import MESSAGE_COLUMNS, EncodedMessage
@@ -20,6 +21,7 @@ from hermes_state.repositories.counters import SessionCounters
 
 _UID = MESSAGE_COLUMNS.index("message_uid")
 _TIMESTAMP = MESSAGE_COLUMNS.index("timestamp")
+_ACTIVE, _COMPACTED = MESSAGE_COLUMNS.index("active"), MESSAGE_COLUMNS.index("compacted")
 _TOOL_CALLS = MESSAGE_COLUMNS.index("tool_calls")
 _PLATFORM_ID = MESSAGE_COLUMNS.index("platform_message_id")
 _PLATFORM_KEY = tuple(
@@ -81,6 +83,21 @@ class BatchAppend:
         for index, message in enumerate(self._batch):
             if message.row_id in stored:
                 self.landed[index] = self.landed[last[message.row_id]]
+        self._part_from_inactive_rows([m for m in self._batch if m.row_id and m.row_id not in stored])
+
+    def _part_from_inactive_rows(self, messages: Sequence[EncodedMessage]) -> None:
+        """A message whose row was taken back, or was summarised away before an edit, is a new one with a uid of its own.
+
+        One that reads as its summarised row stays that row: an agent that hands over its whole transcript after each
+        compaction must not store it again (field report F3).
+        """
+        by_uid = {m.values[_UID]: m for m in messages if m.uid_is_the_stores}
+        if not by_uid:
+            return
+        for uid, (_, *values) in rows.by_uid(self._transaction, self._session_id, by_uid).items():
+            is_summarised = values[_COMPACTED] and same_payload(by_uid[uid].values, values)
+            if not values[_ACTIVE] and not is_summarised:
+                by_uid[uid].values[_UID] = token_hex(16)
 
     def _settle_known_row(self, index: int, row: Sequence[Any], *, shadowed: bool) -> None:
         message = self._batch[index]

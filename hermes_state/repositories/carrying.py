@@ -124,6 +124,18 @@ class Originals:
         self._find_by_key([c for c in unnamed if c.is_declared], encoded)
         return self.found
 
+    def taken_back(self, wanted: Sequence[Candidate]) -> set[int]:
+        """The places of what was to be carried on, but was rewound while the summary was made."""
+        lost = {
+            row_id: c.place
+            for c in wanted
+            if c.is_declared and c.place not in self.found
+            for row_id in c.row_ids
+        }
+        if not lost:
+            return set()
+        return {lost[row_id] for row_id in rows.rewound_ids(self._transaction, self._session_id, lost)}
+
     def _by_name(self, wanted: Sequence[Candidate]) -> dict[Any, rows.Row]:
         row_ids = {row_id for c in wanted for row_id in c.row_ids}
         uids = {uid for c in wanted for uid in c.uids}

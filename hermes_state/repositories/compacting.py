@@ -9,12 +9,10 @@ import sqlalchemy as sa
 
 from hermes_state.codec import PLACE, EncodedMessage
 from hermes_state.errors import InvalidArgumentError
-from hermes_state.json_values import UnfitValueError, checked, dump_json
-from hermes_state.models import SessionRow
-from hermes_state.payloads import decoded, same_payload
+from hermes_state.payloads import same_payload
 from hermes_state.repositories import rows
 from hermes_state.repositories.appending import Landed
-from hermes_state.repositories.base import require_count, table_of
+from hermes_state.repositories.base import require_count
 from hermes_state.repositories.carrying import (
     Candidate,
     Original,
@@ -26,9 +24,10 @@ from hermes_state.repositories.carrying import (
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.leases import LeaseRepository
 from hermes_state.repositories.message_writes import MessageWrites
+from hermes_state.repositories.session_updates import SessionUpdates
+from hermes_state.repositories.session_values import checked_patch
 from hermes_state.types import FreshUid
 
-_SESSIONS = table_of(SessionRow)
 _MESSAGES = rows.MESSAGES
 _ID = _MESSAGES.c.id
 _UID, _TIMESTAMP = PLACE["message_uid"], PLACE["timestamp"]
@@ -58,7 +57,7 @@ class MessageCompaction(MessageWrites):
         if require_count("tail_count", tail_count) > len(encoded):
             raise InvalidArgumentError("tail_count", f"there are only {len(encoded)} compacted messages")
         wanted = candidates(compacted, encoded, tail_count, declared)
-        patch = _checked_patch(model_config_patch)
+        patch = checked_patch("model_config_patch", model_config_patch or {})
         if watermark is not None:
             require_count("watermark", watermark)
         with self._transaction.verb() as conn:
@@ -70,9 +69,10 @@ class MessageCompaction(MessageWrites):
                 raise InvalidArgumentError("watermark", f"session {session_id!r} has no row {watermark} yet")
             landed = self._landed_before(session_id, compacted, encoded, watermark)
             if landed is None:
+                self._transaction.wrote()
                 landed = self._compact(session_id, encoded, wanted, watermark)
                 if patch:
-                    self._patch_model_config(session_id, patch)
+                    SessionUpdates(self._transaction).patch_model_config(session_id, patch)
                 counters.recount()
             active = self._number("compacting.active", _active, session_id)
         self.stamp_known_at_commit(compacted, encoded, landed)
@@ -116,20 +116,24 @@ class MessageCompaction(MessageWrites):
         wanted: Sequence[Candidate],
         watermark: int | None,
     ) -> Sequence[Landed | None]:
-        originals = Originals(self._transaction, session_id).find(wanted, encoded, watermark)
+        search = Originals(self._transaction, session_id)
+        originals = search.find(wanted, encoded, watermark)
+        gone = search.taken_back(wanted)
+        left = [place for place in range(len(encoded)) if place not in gone]
         kept = {original.row_id for original in originals.values()}
         late = [row for row in self._late_rows(session_id, watermark) if row[0] not in kept]
         self._step_aside(session_id, [*kept, *(row[0] for row in late)])
         self._archive(session_id, watermark)
         _give_identity(encoded, wanted, originals)
         clones = [EncodedMessage(list(row[1:]), None) for row in late]
-        landed = self.insert_new(session_id, [*encoded, *clones])
+        inserted = self.insert_new(session_id, [*(encoded[place] for place in left), *clones])
+        landed = dict(zip(left, inserted, strict=False))
         successors = {original.row_id: landed[place] for place, original in originals.items()}
-        successors |= {row[0]: place for row, place in zip(late, landed[len(encoded) :], strict=True)}
+        successors |= {row[0]: place for row, place in zip(late, inserted[len(left) :], strict=True)}
         self._name_successors(session_id, successors)
         if late or any(m.is_carrier for m in encoded):
             self._operations.strip_shadowed_checkpoints(self._transaction.conn, session_id)
-        return landed[: len(encoded)]
+        return [landed.get(place) for place in range(len(encoded))]
 
     def _late_rows(self, session_id: str, watermark: int | None) -> Sequence[rows.Row]:
         """The live rows that arrived while the summary was made."""
@@ -164,15 +168,6 @@ class MessageCompaction(MessageWrites):
                 ],
             )
 
-    def _patch_model_config(self, session_id: str, patch: Mapping[str, Any]) -> None:
-        """Merges ``patch`` into the settings; what is stored and no JSON object counts as an empty one."""
-        conn, is_session = self._transaction.conn, _SESSIONS.c.id == session_id
-        text = conn.scalar(sa.select(_SESSIONS.c.model_config).where(is_session))
-        stored = None if text is None else decoded(text)
-        merged = {**(stored if isinstance(stored, dict) else {}), **patch}
-        left = dump_json({key: value for key, value in merged.items() if value is not None})
-        conn.execute(sa.update(_SESSIONS).where(is_session).values(model_config=left))
-
     def _number(self, key: str, build: Any, session_id: str) -> int:
         stmt = self._operations.compiled(key, build)
         return int(stmt.execute(self._transaction.conn, session_id=session_id).scalar_one())
@@ -188,15 +183,6 @@ def _give_identity(
             values[_UID] = original.uid
         if not encoded[place].has_own_timestamp:
             values[_TIMESTAMP] = original.timestamp
-
-
-def _checked_patch(patch: Mapping[str, Any] | None) -> dict[str, Any]:
-    try:
-        found = checked({} if patch is None else dict(patch), clean=True)
-    except (UnfitValueError, TypeError, ValueError) as error:
-        raise InvalidArgumentError("model_config_patch", str(error)) from error
-    assert isinstance(found, dict)
-    return found
 
 
 def _highest() -> sa.Executable:

@@ -58,7 +58,8 @@ class MessageWrites(Repository):
         self, messages: Sequence[Any], encoded: Sequence[EncodedMessage], landed: Sequence[Landed | None]
     ) -> None:
         """Has the dicts among ``messages`` learn their row ids and times after the commit, and only then."""
-        self._transaction.after_commit.append(_stamper(messages, landed))
+        known = [m if isinstance(m, dict) and "_message_uid" in m else None for m in messages]
+        self._transaction.after_commit += [_stamper(messages, landed), _identifier(known, encoded)]
         self._transaction.outcome_unknown.append(_identifier(messages, encoded))
 
     def stamp_known_at_commit(
@@ -68,7 +69,10 @@ class MessageWrites(Repository):
 
         The dicts learn their uid too, so that a flush of the rewritten list finds its rows (field report F3).
         """
-        known = [m if isinstance(m, dict) and not _is_row(m) else None for m in messages]
+        known = [
+            m if isinstance(m, dict) and place is not None and not _is_row(m) else None
+            for m, place in zip(messages, landed, strict=True)
+        ]
         self._transaction.after_commit += [_stamper(known, landed), _identifier(known, encoded)]
         self._transaction.outcome_unknown.append(_identifier(messages, encoded))
 
@@ -93,7 +97,7 @@ def _identifier(messages: Sequence[Any], encoded: Sequence[EncodedMessage]) -> C
     def identify() -> None:
         for message, row in zip(messages, encoded, strict=True):
             if isinstance(message, dict):
-                message.setdefault("_message_uid", row.values[_UID])
+                message["_message_uid"] = row.values[_UID]
 
     return identify
 

@@ -74,7 +74,9 @@ class MessageRewinds(MessageWrites):
         if target["role"] != "user":
             raise InvalidArgumentError("target_message_id", f"message {row_id} is not a user's")
         if present is None:
-            raise RewindConflictError(session_id, f"message {row_id} went on in another session")
+            raise RewindConflictError(
+                session_id, f"message {row_id} went on elsewhere and is no longer in this session"
+            )
         if present.compacted:
             raise RewindConflictError(session_id, f"message {row_id} was summarised away")
         return target

@@ -64,6 +64,18 @@ def present(transaction: Transaction, session_id: str, row_id: int) -> sa.Row[An
         row_id = row.superseded_by
 
 
+def rewound_ids(transaction: Transaction, session_id: str, ids: Iterable[int]) -> set[int]:
+    """Those of ``ids`` whose rows were taken back and are carried on nowhere."""
+
+    def build() -> sa.Executable:
+        matches = transaction.operations.is_any_of(MESSAGES.c.id, "wanted")
+        return _unordered(matches, ~VISIBLE, MESSAGES.c.superseded_by.is_(None), columns=("id",))
+
+    stmt = transaction.operations.compiled("rows.rewound", build)
+    wanted = transaction.operations.list_value(ids)
+    return {row[0] for row in stmt.execute(transaction.conn, session_id=session_id, wanted=wanted)}
+
+
 def update(transaction: Transaction, session_id: str, changed: dict[int, EncodedMessage]) -> None:
     """Rewrites rows of the session, by row id, as one statement of the driver; state, session and uid stay."""
     names = [name for name in MESSAGE_COLUMNS if name not in _KEPT_ON_UPDATE]

@@ -9,11 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from hermes_state import lineage
-from hermes_state.errors import InvalidArgumentError
 from hermes_state.models import SystemPromptRow
 from hermes_state.repositories.base import table_of
 from hermes_state.repositories.session_placing import SESSIONS, SessionPlacing
-from hermes_state.repositories.session_values import config_text, optional_text
+from hermes_state.repositories.session_values import checked_patch, config_text, optional_text
 from hermes_state.text import is_usable_id
 
 PROMPTS = table_of(SystemPromptRow)
@@ -59,13 +58,11 @@ class SessionUpdates(SessionPlacing):
 
         A stored text that is no JSON object is replaced. Markers count as in ``update_meta``.
         """
-        if not isinstance(patch, Mapping):
-            raise InvalidArgumentError("patch", "it must be a dict")
-        config_text("patch", patch)
+        changes = checked_patch("patch", patch)
         with self._transaction.verb():
             stored = self._stored(session_id)
             if stored is not None:
-                self._change_config(stored, _patched(stored["model_config"], patch), {})
+                self._change_config(stored, _patched(stored["model_config"], changes), {})
 
     def update_system_prompt(self, session_id: str, system_prompt: str | None) -> None:
         """Sets the prompt; ``None`` takes it away."""

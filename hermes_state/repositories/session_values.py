@@ -63,6 +63,14 @@ def config_text(argument: str, value: Any) -> str | None:
         raise InvalidArgumentError(argument, str(error)) from error
 
 
+def checked_patch(argument: str, patch: Any) -> dict[str, Any]:
+    """A change of ``model_config`` by keys; ``InvalidArgumentError`` for what is no dict of JSON values."""
+    if not isinstance(patch, Mapping):
+        raise InvalidArgumentError(argument, "it must be a dict")
+    config_text(argument, patch)
+    return dict(patch)
+
+
 def inherited(parent: Mapping[str, Any], kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The columns that a child takes over from its parent because it was given none of them.
 

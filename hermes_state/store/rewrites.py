@@ -62,7 +62,7 @@ class RewriteVerbs(StoreCore):
         ``watermark``: the highest row id that the summary covers; live rows above it arrived meanwhile and follow the
         compacted ones as copies. ``lock_holder`` must hold the compaction lock. The last ``tail_count`` messages, and those
         among ``carried_messages``, are live rows carried on verbatim, found by ``_row_id``, uid, or role, content and tool
-        ids. Rows carried on keep their uid; their originals become rewound, so that a search finds each message once, and
+        ids. One whose row was rewound meanwhile is left out. Rows carried on keep their uid; their originals become rewound, so that a search finds each message once, and
         never come back. ``model_config_patch`` is merged into the session's settings; ``None`` removes a key. Repeating a
         compaction whose COMMIT was lost on the way back changes nothing.
 

@@ -67,3 +67,45 @@ def test_rows_that_were_read_stay_as_they_were_read(db: SessionDB, session: str)
     before = [dict(row) for row in read]
     db.replace_messages(session, read)
     assert read == before
+
+
+def test_a_message_that_was_taken_back_and_is_sent_again_is_a_new_row(
+    db: SessionDB, session: str, raw: RawSql
+) -> None:
+    flusher, live = flushed(db, 3)
+    gone = live[2]["_row_id"]
+    for _ in range(2):
+        db.rewind_to_message(session, live[2]["_row_id"])
+        flusher.mark_dirty(live[2])
+        assert flusher.flush(live)
+        assert live_contents(db) == ["m0", "m1", "m2"]
+    assert live[2]["_row_id"] > gone
+    assert raw("SELECT count(*) FROM messages") == [(5,)]
+    assert_counters_are_exact(raw)
+    assert flusher.flush(live)
+    assert raw("SELECT count(*) FROM messages") == [(5,)]
+
+
+def test_an_edit_of_a_message_that_was_summarised_meanwhile_is_a_new_row(
+    db: SessionDB, session: str, raw: RawSql
+) -> None:
+    flusher, live = flushed(db, 3)
+    db.archive_and_compact(session, [user("summary")])
+    live[1]["content"] = "edited"
+    for message in live:
+        flusher.mark_dirty(message)
+    assert flusher.flush(live)
+    assert live_contents(db) == ["summary", "edited"]
+    assert_counters_are_exact(raw)
+
+
+def test_a_tail_that_was_taken_back_during_the_summary_does_not_come_back(
+    db: SessionDB, session: str, raw: RawSql
+) -> None:
+    _, live = flushed(db, 4)
+    mark = db.get_active_message_watermark(session)
+    db.rewind_to_message(session, live[3]["_row_id"])
+    compacted = [user("summary"), *live[2:]]
+    assert db.archive_and_compact(session, compacted, tail_count=2, watermark=mark) == 2
+    assert live_contents(db) == ["summary", "m2"]
+    assert_counters_are_exact(raw)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -18,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from hermes_state import SessionDB
+from hermes_state import RewindConflictError, SessionDB
 from tests.support.builders import Message, assistant, call, checkpoint, reasoning, user
 from tests.support.raw import RawSql
 
@@ -56,6 +57,7 @@ class Row:
     is_superseded: bool = False
     row_id: int | None = None
     uid: str | None = None
+    successor: Row | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_live(self) -> bool:
@@ -95,6 +97,13 @@ class Model:
         for row in carriers[:-1]:
             row.items = [item for item in row.items if item["type"] != "compaction"] or None
 
+    def present(self, target: Row) -> Row | None:
+        """The row that carries the message on now, unless it was summarised away or deleted."""
+        while target.successor is not None:
+            target = target.successor
+        is_there = any(row is target for row in self.rows)
+        return target if is_there and target.state != COMPACTED else None
+
     def rewind(self, target: Row) -> int:
         gone = [row for row in self.rows[self.rows.index(target) :] if row.is_live]
         for row in gone:
@@ -123,8 +132,8 @@ class Model:
         copies = [copy_of(row) for row in (*tail, *late)]
         for row in self.live:
             row.state = COMPACTED
-        for row in (*tail, *late):
-            row.state, row.is_superseded, row.uid = REWOUND, True, None
+        for row, copy in zip((*tail, *late), copies, strict=True):
+            row.state, row.is_superseded, row.uid, row.successor = REWOUND, True, None, copy
         self.rows += [*summary, *copies]
 
     def replace_from_the_first_difference(self, messages: list[Row]) -> None:
@@ -160,8 +169,13 @@ class SessionMachine(RuleBasedStateMachine):
     def rewind(self, data: st.DataObject) -> None:
         target = data.draw(st.sampled_from([row for row in self.model.rows if row.role == "user"]))
         assert target.row_id is not None
+        present = self.model.present(target)
+        if present is None:
+            with pytest.raises(RewindConflictError):
+                self.db.rewind_to_message(self.session_id, target.row_id)
+            return
         result = self.db.rewind_to_message(self.session_id, target.row_id)
-        assert result["rewound_count"] == self.model.rewind(target)
+        assert result["rewound_count"] == self.model.rewind(present)
         assert result["new_head_id"] == (self.model.live[-1].row_id if self.model.live else None)
 
     @precondition(lambda self: self.model.rows)
