@@ -34,10 +34,12 @@ class TranscriptFlusher:
 
     ``session_id`` moves to the live tip when the session is closed by compression. ``last_error`` is the typed error of
     the last flush, ``None`` after a good one; ``last_refused`` what the last flush could not store as it was.
+    ``turn_lease_holder``: who must hold the conversation's turn lease for a flush to write anything; ``None`` asks nobody.
     """
 
-    def __init__(self, db: SessionDB, session_id: str) -> None:
+    def __init__(self, db: SessionDB, session_id: str, *, turn_lease_holder: str | None = None) -> None:
         self.db = db
+        self.turn_lease_holder = turn_lease_holder
         self._lock = threading.Lock()
         self._same_lineage: dict[tuple[str, str], bool] = {}
         self.session_id = session_id
@@ -134,7 +136,7 @@ class TranscriptFlusher:
         attempts: dict[tuple[int, str | None], int] = {}
         while True:
             try:
-                self.db.append_messages_batch(self.session_id, rows)
+                self.db.append_messages_batch(self.session_id, rows, turn_lease_holder=self.turn_lease_holder)
             except InvalidMessageError as error:
                 self._mend(rows, error, attempts)
             except MessageConflictError as error:

@@ -9,7 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from hermes_state import InvalidArgumentError, SessionDB, SessionNotFoundError, SessionTurnLeaseLostError
+from hermes_state import (
+    InvalidArgumentError,
+    SessionDB,
+    SessionNotFoundError,
+    SessionTurnLeaseLostError,
+    TranscriptFlusher,
+)
 from tests.support.builders import snapshot, user
 from tests.support.raw import RawSql
 from tests.support.statements import QueryRecorder
@@ -156,3 +162,14 @@ def test_a_single_append_checks_a_presented_lease_too(db: SessionDB, session: st
     assert db.try_acquire_session_turn_lease(session, "me")
     assert db.append_message(session, "user", "b", turn_lease_holder="me") > 0
     assert raw("SELECT content, extra FROM messages") == [("b", None)]
+
+
+def test_a_flusher_that_presents_a_lost_lease_writes_nothing(db: SessionDB, raw: RawSql) -> None:
+    flusher = TranscriptFlusher(db, "s", turn_lease_holder="me")
+    live = [user("a")]
+    assert not flusher.flush(live)
+    assert isinstance(flusher.last_error, SessionTurnLeaseLostError)
+    assert raw("SELECT * FROM messages") == []
+    db.try_acquire_session_turn_lease("s", "me")
+    assert flusher.flush(live)
+    assert db.message_count("s") == 1
