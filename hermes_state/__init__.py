@@ -53,6 +53,7 @@ from hermes_state.records import (
     SessionRecord,
 )
 from hermes_state.repositories.compression_state import CompressionCooldown, CompressionCounters
+from hermes_state.repositories.import_entries import ImportLimits
 from hermes_state.repositories.lease_holders import local_lease_holder
 from hermes_state.settings import Settings
 from hermes_state.store import SessionDB
@@ -70,6 +71,7 @@ __all__ = [
     "ConversationMessage",
     "DowngradeRefusedError",
     "HermesStateError",
+    "ImportLimits",
     "ImportReport",
     "InvalidArgumentError",
     "InvalidMessageError",

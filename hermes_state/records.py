@@ -165,6 +165,9 @@ class ImportReport(TypedDict):
     """Sessions whose parent is missing, or would close a circle; they were imported without it."""
     imported_ids: list[str]
     skipped_ids: list[str]
+    detached_ids: list[str]
+    renamed_ids: dict[str, str]
+    """New id of each session that was imported under another one, by the id it was given with."""
     errors: list[dict[str, Any]]
     """``index``, ``session_id`` and ``error`` of each bad entry."""
 

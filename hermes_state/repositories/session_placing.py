@@ -12,6 +12,7 @@ from hermes_state.errors import InvalidArgumentError, ParentNotFoundError
 from hermes_state.repositories import lineage_walks
 from hermes_state.repositories.base import Repository
 from hermes_state.repositories.session_values import ROUTING_KEYS, WORKSPACE_KEYS
+from hermes_state.text import is_usable_id
 
 SESSIONS = lineage_walks.SESSIONS
 _OF_PARENT = ("id", "root_session_id", "end_reason", *ROUTING_KEYS, *WORKSPACE_KEYS)
@@ -25,27 +26,14 @@ class SessionPlacing(Repository):
         stmt = sa.select(SESSIONS).where(SESSIONS.c.id == session_id).with_for_update()
         return cast("Mapping[str, Any] | None", self._transaction.conn.execute(stmt).mappings().first())
 
-    def may_be_parent(self, parent_id: str, *, of: str) -> bool:
-        """Whether the session ``parent_id`` exists and does not descend from the session ``of``."""
-        above = lineage_walks.above(self._transaction.conn, parent_id)
-        return bool(above) and of not in above
+    def exists(self, session_id: str) -> bool:
+        """Whether there is such a session."""
+        stmt = sa.select(SESSIONS.c.id).where(SESSIONS.c.id == session_id)
+        return is_usable_id(session_id) and self._transaction.conn.scalar(stmt) is not None
 
-    def line_above(self, session_id: str) -> list[str]:
-        """The session and everything above it by parent links, the topmost first. Cycles end."""
-        above = lineage_walks.above(self._transaction.conn, session_id)
-        line = [session_id]
-        while (row := above.get(line[-1])) is not None:
-            parent = row["parent_session_id"]
-            if parent is None or parent in line:
-                break
-            line.append(parent)
-        return line[::-1]
-
-    def place_of(self, session_id: str, kind: str | None) -> dict[str, Any]:
-        """The lineage columns of a stored session whose parent is placed already; ``kind`` wins when it is given."""
-        stored = self.locked(session_id)
-        assert stored is not None
-        return placed(stored, self._parent_of(stored), kind)
+    def place_of(self, values: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
+        """The lineage columns of a session of these ``values`` below its parent; ``kind`` wins when it is given."""
+        return placed(values, self._parent_of(values), kind)
 
     def set_root(self, session_ids: Sequence[str], root_session_id: str) -> None:
         """Tells continuations which session their conversation begins with."""

@@ -6,6 +6,7 @@ from hermes_state.store.leases import LeaseVerbs
 from hermes_state.store.lineages import LineageVerbs
 from hermes_state.store.messages import MessageVerbs
 from hermes_state.store.notes import NoteVerbs
+from hermes_state.store.portable import PortableVerbs
 from hermes_state.store.rewrites import RewriteVerbs
 from hermes_state.store.sessions import SessionVerbs
 from hermes_state.store.views import ViewVerbs
@@ -13,7 +14,9 @@ from hermes_state.store.views import ViewVerbs
 __all__ = ["SessionDB"]
 
 
-class SessionDB(SessionVerbs, MessageVerbs, ViewVerbs, RewriteVerbs, LineageVerbs, LeaseVerbs, NoteVerbs):
+class SessionDB(
+    SessionVerbs, MessageVerbs, ViewVerbs, RewriteVerbs, LineageVerbs, LeaseVerbs, NoteVerbs, PortableVerbs
+):
     """The store of one database, fixed when the object is made; safe to share between threads.
 
     ``db_path`` names a SQLite file, ``url`` any supported database; without both the default of
