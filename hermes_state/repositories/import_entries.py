@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 import sqlalchemy as sa
 
@@ -191,16 +191,26 @@ class _Room:
                 raise InvalidArgumentError("messages", reason)
 
 
-def in_order(entries: Sequence[ImportEntry]) -> list[ImportEntry]:
+class Placed(Protocol):
+    """A session of an import and its parent."""
+
+    session_id: str
+    parent_id: str | None
+
+
+Child = TypeVar("Child", bound=Placed)
+
+
+def in_order(entries: Sequence[Child]) -> list[Child]:
     """The entries, parents before children; a circle is opened by taking a parent away from its member met last.
 
     ``parent_id`` of that member becomes the empty text, which no session has.
     """
     by_id = {entry.session_id: entry for entry in entries}
-    placed: dict[str, ImportEntry] = {}
+    placed: dict[str, Child] = {}
     for entry in entries:
-        line: dict[str, ImportEntry] = {}
-        current: ImportEntry | None = entry
+        line: dict[str, Child] = {}
+        current: Child | None = entry
         while current is not None and current.session_id not in placed:
             line[current.session_id] = current
             if current.parent_id in line:

@@ -111,39 +111,42 @@ class SessionImports(Repository):
                 new.session_id = self._insert_renamed(entry.session_id, columns)
         return new
 
-    def add_messages(self, new: NewSession, part: MessagePart) -> None:
-        """Appends a part of the session's messages, whatever their state."""
+    def write_messages(self, new: NewSession, parts: Iterable[MessagePart]) -> list[Successor]:
+        """Writes the messages of a session that ``begin`` inserted, whatever their state; counters and strip follow.
+
+        Returns what ``set_successors`` is to be told.
+        """
+        successors: list[Successor] = []
+        with self._transaction.verb() as conn:
+            for part in parts:
+                self._add_messages(new, part)
+                successors += part.successors
+            SessionCounters(conn, self._operations, new.session_id).set(new.active, new.calls)
+            if new.has_carrier:
+                self._operations.strip_shadowed_checkpoints(conn, new.session_id)
+        return successors
+
+    def set_successors(self, successors: Iterable[Successor], *, only_pending: bool = False) -> None:
+        """Tells superseded rows which row carries them on. Where that is not in the store, they count as superseded all
+        the same, and are pending; rows that know their successor already are left alone.
+        """
+        with self._transaction.verb():
+            for successor in successors:
+                row_id = self._row_id(successor.to_session_id, successor.to_message_uid)
+                self._set_successor(
+                    successor, UNKNOWN_SUCCESSOR if row_id is None else row_id, only_pending=only_pending
+                )
+
+    def _add_messages(self, new: NewSession, part: MessagePart) -> None:
         if not part.messages:
             return
         for message in part.messages:
             message.values[_SESSION] = new.session_id
-        with self._transaction.verb():
-            self._messages.insert_new(new.session_id, part.messages)
+        self._messages.insert_new(new.session_id, part.messages)
         active = [message for message in part.messages if message.values[_ACTIVE]]
         new.active += len(active)
         new.calls += sum(message.tool_call_count for message in active)
         new.has_carrier = new.has_carrier or any(message.is_carrier for message in active)
-
-    def finish(self, new: NewSession) -> None:
-        """Sets the counters and strips shadowed checkpoints of live rows."""
-        with self._transaction.verb() as conn:
-            SessionCounters(conn, self._operations, new.session_id).set(new.active, new.calls)
-            if new.has_carrier:
-                self._operations.strip_shadowed_checkpoints(conn, new.session_id)
-
-    def set_successors(self, successors: Iterable[Successor]) -> list[Successor]:
-        """Tells superseded rows which row carries them on; returns those whose successor is not in the store.
-
-        They count as superseded all the same. A row that knows its successor already is left alone.
-        """
-        pending: list[Successor] = []
-        with self._transaction.verb():
-            for successor in successors:
-                row_id = self._row_id(successor.to_session_id, successor.to_message_uid)
-                if row_id is None:
-                    pending.append(successor)
-                self._set_successor(successor, UNKNOWN_SUCCESSOR if row_id is None else row_id)
-        return pending
 
     def _write(self, entries: Sequence[ImportEntry], on_existing: OnExisting) -> dict[str, NewSession]:
         new: dict[str, NewSession] = {}
@@ -155,9 +158,7 @@ class SessionImports(Repository):
                 continue
             new[entry.session_id] = session
             renamed[entry.session_id] = session.session_id
-            self.add_messages(session, entry.part)
-            self.finish(session)
-            successors += entry.part.successors
+            successors += self.write_messages(session, [entry.part])
         self.set_successors(followed(successor, renamed) for successor in successors)
         return new
 
@@ -203,8 +204,10 @@ class SessionImports(Repository):
             self._transaction.conn, session_id=session_id, message_uid=message_uid
         ).scalar_one_or_none()
 
-    def _set_successor(self, successor: Successor, row_id: int) -> None:
-        stmt = self._operations.compiled("importing.successor", _successor_stmt)
+    def _set_successor(self, successor: Successor, row_id: int, *, only_pending: bool) -> None:
+        stmt = self._operations.compiled(
+            ("importing.successor", only_pending), lambda: _successor_stmt(only_pending)
+        )
         stmt.execute(
             self._transaction.conn,
             session_id=successor.session_id,
@@ -249,9 +252,14 @@ def _row_id_stmt() -> sa.Executable:
     )
 
 
-def _successor_stmt() -> sa.Executable:
-    is_unset = sa.func.coalesce(_MESSAGES.c.superseded_by, UNKNOWN_SUCCESSOR) == UNKNOWN_SUCCESSOR
+def _successor_stmt(only_pending: bool) -> sa.Executable:
+    # A row of a session that was there before is pending when it says so, not when it says nothing.
+    found = (
+        _MESSAGES.c.superseded_by
+        if only_pending
+        else sa.func.coalesce(_MESSAGES.c.superseded_by, UNKNOWN_SUCCESSOR)
+    )
     stmt = sa.update(_MESSAGES).where(
-        rows.OF_SESSION, _MESSAGES.c.message_uid == sa.bindparam("message_uid"), is_unset
+        rows.OF_SESSION, _MESSAGES.c.message_uid == sa.bindparam("message_uid"), found == UNKNOWN_SUCCESSOR
     )
     return stmt.values(superseded_by=sa.bindparam("successor", type_=sa.BigInteger))
