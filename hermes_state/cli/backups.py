@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from hermes_state.cli.output import note, print_json, size
+from hermes_state.cli.output import note, print_json
 from hermes_state.cli.target import target_of
 from hermes_state.transfer.backups import Backup, Progress, backup_store, restore_store
+from hermes_state.transfer.readable import size
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 

@@ -13,9 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 from hermes_state.cli import backups, portable, record, schema, sessions
-from hermes_state.cli.output import note, printable, tolerate_any_text
+from hermes_state.cli.output import note, tolerate_any_text
 from hermes_state.cli.target import find_target
 from hermes_state.errors import HermesStateError, redact
+from hermes_state.transfer.readable import printable
 
 
 class _StoreCommands(TyperGroup):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -16,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hermes_state.transfer.readable import printable
+
 _WIDTH_WITHOUT_TERMINAL = 200
-# Stored text is not ours: escape sequences in it would steer the terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def tolerate_any_text() -> None:
@@ -62,11 +61,6 @@ def console() -> Console:
     return found if found.is_terminal else Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
 
 
-def printable(text: str) -> str:
-    """``text`` without control and direction characters; line feeds and tabs stay."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
-
-
 def one_line(text: str, width: int) -> str:
     """``text`` with blanks collapsed, cut to ``width`` characters."""
     flat = " ".join(text.split())
@@ -81,14 +75,3 @@ def local_time(epoch: Any) -> str:
         return datetime.fromtimestamp(epoch).astimezone().strftime("%Y-%m-%d %H:%M")
     except (TypeError, OverflowError, ValueError, OSError):  # another program may have stored text there
         return str(epoch)
-
-
-def size(count: int) -> str:
-    """A number of bytes for people: ``17 B``, ``117 KiB``, ``3.4 MiB``."""
-    if count < 1024:
-        return f"{count} B"
-    value, units = count / 1024, iter(("KiB", "MiB", "GiB"))
-    unit = next(units)
-    while value >= 1024 and unit != "GiB":
-        value, unit = value / 1024, next(units)
-    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"

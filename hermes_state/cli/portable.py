@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -12,16 +13,32 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hermes_state.cli.output import note, print_json, printable
+from hermes_state.cli.output import note, print_json
 from hermes_state.cli.sessions import UnknownSessionError
 from hermes_state.cli.target import target_of
 from hermes_state.records import ImportReport
 from hermes_state.store import SessionDB
-from hermes_state.transfer.exports import ExportCount, write_json_lines
+from hermes_state.transfer.exports import ExportCount, write_json_lines, write_page
 from hermes_state.transfer.files import written
 from hermes_state.transfer.imports import MAX_LINE_BYTES, ImportRefusedError, import_file
+from hermes_state.transfer.pages import HtmlPage, MarkdownPage
+from hermes_state.transfer.readable import printable
 
 _LISTED = 20
+
+
+class ExportFormat(StrEnum):
+    """What an export is for: ``jsonl`` to be imported, the others to be read."""
+
+    JSONL = "jsonl"
+    MARKDOWN = "md"
+    HTML = "html"
+
+
+_PAGES: dict[ExportFormat, type[MarkdownPage | HtmlPage]] = {
+    ExportFormat.MARKDOWN: MarkdownPage,
+    ExportFormat.HTML: HtmlPage,
+}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -45,6 +62,9 @@ def export_sessions(
     lineage: Annotated[
         bool, typer.Option("--lineage", help="The whole compression chain of each session.")
     ] = False,
+    form: Annotated[
+        ExportFormat, typer.Option("--format", help="jsonl to import again; md or html to read.")
+    ] = ExportFormat.JSONL,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -57,7 +77,7 @@ def export_sessions(
         ),
     ] = None,
 ) -> None:
-    """Export sessions as JSON lines, whatever the state of their messages.
+    """Export sessions: as JSON lines with every message, or as a page to read.
 
     A file appears when it is whole; one that was there is replaced then.
     """
@@ -68,13 +88,14 @@ def export_sessions(
         wanted = None if everything else _resolved(db, ids or [], lineage)
         with _destination(output) as stream, _progress() as progress:
             bar = progress.add_task("exporting", total=None if wanted is None else len(wanted))
-            count = write_json_lines(
-                db,
-                stream,
-                wanted,
-                source=source,
-                on_session=lambda found: progress.update(bar, completed=found.sessions),
-            )
+
+            def show(found: ExportCount) -> None:
+                progress.update(bar, completed=found.sessions)
+
+            if (page := _PAGES.get(form)) is None:
+                count = write_json_lines(db, stream, wanted, source=source, on_session=show)
+            else:
+                count = write_page(db, stream, page(), wanted, source=source, on_session=show)
     note(_exported(count, output))
 
 

@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from hermes_state.cli.output import print_json, print_table, printable, size
+from hermes_state.cli.output import print_json, print_table
 from hermes_state.cli.target import Target, target_of
 from hermes_state.store import SessionDB
+from hermes_state.transfer.readable import printable, size
 from hermes_state.transfer.transcripts import (
     SMALLEST_CHECKPOINT_BYTES,
     RecordReport,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from hermes_state.checkpoints import is_checkpoint
 from hermes_state.cli.output import (
     console,
     local_time,
@@ -16,13 +14,11 @@ from hermes_state.cli.output import (
     one_line,
     print_json,
     print_table,
-    printable,
-    size,
 )
 from hermes_state.cli.target import target_of
 from hermes_state.errors import HermesStateError
 from hermes_state.store import SessionDB
-from hermes_state.transfer.transcripts import json_bytes
+from hermes_state.transfer.readable import call_texts, checkpoint_note, printable, readable
 
 app = typer.Typer(no_args_is_help=True, help="List sessions and show conversations.")
 
@@ -126,41 +122,11 @@ def _shown(message: Any, limit: int | None) -> Text:
     head = f"[{message['id']}] {message['role']}{name}{state}"
     text = Text(printable(head), style=_ROLE_STYLES.get(message["role"], "bold"))
     text.append(f"  {local_time(message['timestamp'])}\n", style="dim")
-    for line in (readable(message["content"]), *_calls(message), *_side_notes(message)):
+    calls = [f"-> {call}" for call in call_texts(message)]
+    for line in (readable(message["content"]), *calls, *_side_notes(message)):
         if line:
             text.append(f"{printable(_cut(line, limit))}\n", style="")
     return text
-
-
-def readable(content: Any) -> str:
-    """The content of a message for people: its text, and the kind of each part that is none."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = content if isinstance(content, list) else [content]
-    return "\n".join(_part(part) for part in parts)
-
-
-def _part(part: Any) -> str:
-    if isinstance(part, dict) and isinstance(part.get("text"), str):
-        return str(part["text"])
-    kind = part.get("type", "part") if isinstance(part, dict) else type(part).__name__
-    return f"({kind}, {size(json_bytes(part))})"
-
-
-def _calls(message: Any) -> list[str]:
-    calls = message["tool_calls"]
-    if not isinstance(calls, list):
-        return []
-    return [f"-> {_call(call)}" for call in calls]
-
-
-def _call(call: Any) -> str:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return json.dumps(call, ensure_ascii=False)
-    arguments = function.get("arguments")
-    words = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return f"{function.get('name')}({words})"
 
 
 def _side_notes(message: Any) -> list[str]:
@@ -168,10 +134,8 @@ def _side_notes(message: Any) -> list[str]:
     thinking = message["reasoning_content"] or message["reasoning"]
     if thinking:
         notes.append(f"(reasoning: {one_line(thinking, 200)})")
-    items = message["codex_reasoning_items"]
-    found = [item for item in items if is_checkpoint(item)] if isinstance(items, list) else []
-    if found:
-        notes.append(f"({len(found)} checkpoint, {size(sum(json_bytes(item) for item in found))})")
+    if (found := checkpoint_note(message)) is not None:
+        notes.append(f"({found})")
     return notes
 
 

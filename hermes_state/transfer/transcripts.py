@@ -21,6 +21,7 @@ from hermes_state.checkpoints import carried_items, is_checkpoint
 from hermes_state.errors import CompressionSessionClosedError, HermesStateError
 from hermes_state.store import SessionDB
 from hermes_state.text import is_usable_id
+from hermes_state.transfer.readable import json_bytes
 
 SOURCE = "transcript"
 SMALLEST_CHECKPOINT_BYTES = 64
@@ -170,11 +171,6 @@ def synthetic_checkpoint(size: int, seed: str) -> dict[str, str]:
     noise = hashlib.shake_256(seed.encode()).digest(room)
     item["encrypted_content"] = base64.b64encode(noise).decode()[:room]
     return item
-
-
-def json_bytes(value: Any) -> int:
-    """The size of ``value`` as JSON text in UTF-8 bytes."""
-    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
 def _from_list(path: Path, data: bytes) -> Iterator[tuple[int | None, Any]]:

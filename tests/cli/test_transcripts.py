@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes_state.transfer.readable import json_bytes
 from hermes_state.transfer.transcripts import (
     TranscriptError,
-    json_bytes,
     read_transcript,
     split_turns,
     synthetic_checkpoint,
