@@ -230,6 +230,13 @@ class MessageRow(Base):
             sqlite_where=sa.text("active"),
             postgresql_where=sa.text("active"),
         ),
+        # Ordinary turns do not fill it. Without it a session that was never compacted is read to its end to learn so.
+        sa.Index(
+            "ix_messages__compacted",
+            "session_id",
+            sqlite_where=sa.text("compacted"),
+            postgresql_where=sa.text("compacted"),
+        ),
         sa.Index(
             "ix_messages__carriers",
             "session_id",

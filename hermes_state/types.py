@@ -90,6 +90,31 @@ def _epoch_now_on_postgresql(_element: EpochNow, _compiler: SQLCompiler, **_kw: 
     return "extract(epoch from clock_timestamp())::double precision"
 
 
+class Equals(FunctionElement[Any]):
+    """``Equals(session_id, value)``: rows of one session, to be ordered by ``session_id, id``.
+
+    Ordered by id alone, or with a plain ``=`` that makes ``session_id`` a constant of the order, PostgreSQL may read the whole
+    primary key, past every newer row of the other sessions: 12 ms for the last 20 of 16,000 rows with 60,000 newer ones
+    beside. A list of one is no constant to its planner, so only the index on (session_id, id) has the order: 0.2 ms.
+    """
+
+    # Of Boolean type, SQLite would be asked whether it ``= 1``, and use no index.
+    type = sa.types.NULLTYPE
+    inherit_cache = True
+
+
+@compiles(Equals)
+def _equals(element: Equals, compiler: SQLCompiler, **kw: Any) -> str:
+    column, value = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"{column} = {value}"
+
+
+@compiles(Equals, "postgresql")
+def _equals_on_postgresql(element: Equals, compiler: SQLCompiler, **kw: Any) -> str:
+    column, value = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"{column} = ANY (ARRAY[{value}])"
+
+
 class FreshUid(FunctionElement[str]):
     """32 random hexadecimal digits, for rows that other programs insert without a ``message_uid``."""
 

@@ -32,7 +32,7 @@ from hermes_state.models import metadata
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0003"
+HEAD = "0004"
 """The revision this release works with; written out, because asking Alembic takes 70 ms."""
 
 _VERSION_TABLE = "alembic_version"

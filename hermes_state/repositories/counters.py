@@ -14,6 +14,7 @@ from hermes_state.dialects import DialectOperations
 from hermes_state.errors import CompressionSessionClosedError, SessionNotFoundError, SessionTurnLeaseLostError
 from hermes_state.models import MessageRow, SessionRow, SessionTurnLeaseRow
 from hermes_state.payloads import tool_call_count
+from hermes_state.repositories import rows
 from hermes_state.repositories.base import require_id, table_of
 from hermes_state.repositories.lease_rows import LeaseRows, require_seconds
 from hermes_state.text import is_usable_id
@@ -151,12 +152,12 @@ def _calls() -> sa.Executable:
 
 
 def _recount() -> sa.Executable:
-    rows = sa.select(sa.func.count()).select_from(_MESSAGES).where(_ACTIVE_OF_SESSION).scalar_subquery()
+    active = sa.select(sa.func.count()).select_from(_MESSAGES).where(_ACTIVE_OF_SESSION).scalar_subquery()
     return (
         sa.update(_SESSIONS)
         .where(_SESSIONS.c.id == sa.bindparam("session_id"))
         .values(
-            message_count=rows,
+            message_count=active,
             tool_call_count=sa.bindparam("calls", type_=sa.BigInteger),
             last_active_at=_newest_timestamp(),
             rewind_count=_SESSIONS.c.rewind_count + sa.bindparam("rewinds", type_=sa.BigInteger),
@@ -174,5 +175,4 @@ def _changed_by(*, sign: int) -> dict[str, Any]:
 
 
 def _newest_timestamp() -> sa.ScalarSelect[Any]:
-    newest = sa.select(_MESSAGES.c.timestamp).where(_MESSAGES.c.session_id == sa.bindparam("session_id"))
-    return newest.order_by(_MESSAGES.c.id.desc()).limit(1).scalar_subquery()
+    return rows.newest(columns=("timestamp",)).limit(1).scalar_subquery()

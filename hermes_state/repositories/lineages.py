@@ -21,13 +21,13 @@ from hermes_state.models import MessageRow
 from hermes_state.payloads import same_payload
 from hermes_state.repositories import lineage_walks, rows, transcript_copies
 from hermes_state.repositories.appending import Landed
-from hermes_state.repositories.base import Repository, Transaction, require_count, require_id, table_of
+from hermes_state.repositories.base import Transaction, require_count, require_id, table_of
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.leases import LeaseRepository
+from hermes_state.repositories.lineage_lookups import LineageLookups
 from hermes_state.repositories.message_writes import landed_row
 from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.session_values import optional_text
-from hermes_state.repositories.sessions import SessionRepository
 from hermes_state.text import is_usable_id
 
 _SESSIONS = lineage_walks.SESSIONS
@@ -38,46 +38,13 @@ _ORPHANED = "orphaned_compression"
 ORPHANED_AFTER_SECONDS = 7 * 24 * 3600.0
 
 
-class LineageRepository(Repository):
-    """Lineages inside the unit of work. Each walk is one statement; cycles that another program made end."""
+class LineageRepository(LineageLookups):
+    """Lineages inside the unit of work: looking, branching, continuing, repairing."""
 
     def __init__(self, transaction: Transaction) -> None:
         super().__init__(transaction)
-        self._sessions = SessionRepository(transaction)
         self._messages = MessageRepository(transaction)
         self._leases = LeaseRepository(transaction)
-
-    def compression_lineage(self, session_id: str) -> list[str]:
-        """The ids of the compression chain through the session, from its first to its live end; ``[]`` if unknown."""
-        with self._transaction.verb() as conn:
-            if not is_usable_id(session_id):
-                return []
-            found = lineage_walks.connected_by_compression(conn, session_id)
-        return lineage.lineage_of(session_id, found) if session_id in found else []
-
-    def conversation_root(self, session_id: str) -> str:
-        """The first session of the conversation, going up while a session is a continuation; else the id itself."""
-        return self._sessions.ancestors(session_id)[0]
-
-    def resume_id(self, session_id: str) -> str:
-        """Where a resume goes on: from the live tip down the newest-started continuations, the last one with rows.
-
-        The tip when none of them has rows, the id itself when it is unknown. At most three statements.
-        """
-        with self._transaction.verb() as conn:
-            if not is_usable_id(session_id):
-                return session_id
-            tip = self._sessions.compression_tip(session_id)
-            path = lineage.resume_path(
-                tip, lineage_walks.continuations_below(conn, tip, compressed_only=False)
-            )
-            if len(path) == 1:
-                return path[0]
-            has_rows = sa.exists().where(_MESSAGES.c.session_id == _SESSIONS.c.id)
-            is_wanted = self._operations.is_any_of(_SESSIONS.c.id, "wanted")
-            stmt = sa.select(_SESSIONS.c.id).where(is_wanted, has_rows)
-            filled = set(conn.scalars(stmt, {"wanted": self._operations.list_value(path)}))
-        return next((found for found in reversed(path) if found in filled), path[0])
 
     def set_archived(self, session_id: str, archived: bool) -> bool:
         """Hides or shows the whole compression lineage, side lines included, nothing else; whether it exists.

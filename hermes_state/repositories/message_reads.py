@@ -15,10 +15,11 @@ from hermes_state.decoding import (
     decode_persisted,
     decode_row,
 )
-from hermes_state.errors import InvalidArgumentError, SessionTooLargeError
+from hermes_state.errors import InvalidArgumentError
 from hermes_state.records import ConversationMessage, MessageRecord
 from hermes_state.repositories import rows
-from hermes_state.repositories.base import Repository, require_count
+from hermes_state.repositories.base import require_count
+from hermes_state.repositories.message_lookups import MessageLookups
 from hermes_state.text import is_usable_id
 
 _MESSAGES = rows.MESSAGES
@@ -26,8 +27,8 @@ _SESSION = PLACED_CONVERSATION_COLUMNS.index("session_id")
 _BOUNDS = {"after_id": _MESSAGES.c.id.__gt__, "before_id": _MESSAGES.c.id.__lt__}
 
 
-class MessageReads(Repository):
-    """Reads; an unknown session gives ``[]``, 0, ``None`` or ``False``."""
+class MessageReads(MessageLookups):
+    """Whole transcripts and pages of them; an unknown session gives ``[]``."""
 
     def get(
         self,
@@ -84,67 +85,6 @@ class MessageReads(Repository):
             messages = without_repeated_questions(messages)
         return repaired(messages) if repair_alternation else messages
 
-    def count(self, session_id: str | None = None) -> int:
-        """The number of active messages of the session, or of the whole store."""
-        stmt = sa.select(sa.func.count()).select_from(_MESSAGES).where(rows.ACTIVE)
-        with self._transaction.verb() as conn:
-            if session_id is not None:
-                if not is_usable_id(session_id):
-                    return 0
-                stmt = stmt.where(_MESSAGES.c.session_id == session_id)
-            return conn.scalar(stmt) or 0
-
-    def latest_row_id(self, session_id: str) -> int | None:
-        """The highest row id of the session, whatever the row's state; ``None`` without rows."""
-        return cast("int | None", self._scalar(session_id, sa.select(sa.func.max(_MESSAGES.c.id))))
-
-    def active_watermark(self, session_id: str) -> int:
-        """The highest id of an active row; 0 when there is none. Rows above it arrived later."""
-        return self._scalar(session_id, sa.select(sa.func.max(_MESSAGES.c.id)).where(rows.ACTIVE)) or 0
-
-    def has_platform_id(self, session_id: str, platform_message_id: Any) -> bool:
-        """Whether a row of the session, in any state, has this platform id; whole numbers count as their digits."""
-        wanted = platform_message_id
-        if isinstance(wanted, int) and not isinstance(wanted, bool):
-            wanted = str(wanted)
-        if not is_usable_id(wanted):
-            return False
-        is_there = sa.select(_MESSAGES.c.id).where(_MESSAGES.c.platform_message_id == wanted).limit(1)
-        return self._scalar(session_id, is_there) is not None
-
-    def has_archived(self, session_id: str) -> bool:
-        """Whether a row of the session was summarised away; rewound rows do not count (known store, W21)."""
-        return (
-            self._scalar(session_id, sa.select(_MESSAGES.c.id).where(_MESSAGES.c.compacted).limit(1))
-            is not None
-        )
-
-    def require_resume_safe(self, session_ids: Sequence[str], limit: int) -> None:
-        """Raises ``SessionTooLargeError`` when the sessions hold more than ``limit`` active rows; 0 allows any number.
-
-        Nothing is loaded (field report P3).
-        """
-        if not require_count("limit", limit):
-            return
-        with self._transaction.verb() as conn:
-            if not all(map(is_usable_id, session_ids)):
-                return
-            stmt = self._operations.compiled("messages.count_of", self._count_of)
-            wanted = self._operations.list_value(session_ids)
-            found = stmt.execute(conn, wanted=wanted).scalar() or 0
-        if found > limit:
-            raise SessionTooLargeError(session_ids[-1], found, limit)
-
-    def _count_of(self) -> sa.Executable:
-        is_wanted = self._operations.is_any_of(_MESSAGES.c.session_id, "wanted")
-        return sa.select(sa.func.count()).select_from(_MESSAGES).where(is_wanted, rows.ACTIVE)
-
-    def _scalar(self, session_id: str, stmt: sa.Select[tuple[Any]]) -> Any:
-        with self._transaction.verb() as conn:
-            if not is_usable_id(session_id):
-                return None
-            return conn.scalar(stmt.where(_MESSAGES.c.session_id == session_id))
-
     def _page(
         self,
         session_id: str,
@@ -162,9 +102,7 @@ class MessageReads(Repository):
             inside = [
                 _BOUNDS[name](sa.bindparam(name, type_=sa.BigInteger)) for name in bounds if name in values
             ]
-            stmt = rows.select(*states, *inside)
-            if from_end:
-                stmt = stmt.order_by(None).order_by(_MESSAGES.c.id.desc())
+            stmt = (rows.newest if from_end else rows.select)(*states, *inside)
             return stmt if limit is None else stmt.limit(sa.bindparam("at_most", type_=sa.BigInteger))
 
         with self._transaction.verb() as conn:

@@ -80,36 +80,28 @@ class MessageViews(MessageReads):
     ) -> list[RecentUserMessage]:
         """The latest user messages, newest first, each with a preview of at most 80 characters in one line."""
         at_most = min(require_count("limit", limit), _MOST_ROWS)
-        stmt = sa.select(
-            _ID,
-            _MESSAGES.c.timestamp,
-            sa.func.substr(_MESSAGES.c.content, 1, _READ_FOR_PREVIEW),
-            sa.func.length(_MESSAGES.c.content) > _READ_FOR_PREVIEW,
-            _MESSAGES.c.content_parts.is_not(None),
-        ).where(_MESSAGES.c.session_id == session_id, _MESSAGES.c.role == "user")
-        if not include_inactive:
-            stmt = stmt.where(rows.ACTIVE)
+        stmt = self._operations.compiled(
+            ("views.recent", include_inactive), lambda: _recent_questions(include_inactive)
+        )
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return []
-            found = conn.execute(stmt.order_by(_ID.desc()).limit(at_most)).all()
+            found: Sequence[Any] = stmt.execute(conn, session_id=session_id, at_most=at_most).all()
         return [
             {"id": row_id, "timestamp": timestamp, "preview": _preview(text, bool(is_longer), has_parts)}
             for row_id, timestamp, text, is_longer, has_parts in found
         ]
 
     def _rows(self, session_id: str, anchor_id: int, side: str, count: int) -> list[MessageRecord]:
-        if isinstance(anchor_id, bool) or not isinstance(anchor_id, int):
-            raise InvalidArgumentError("anchor_id", "it must be a row id")
+        is_possible = rows.may_be_id("anchor_id", anchor_id)
 
         def build() -> sa.Executable:
             if side == "after":
                 return rows.select(rows.VISIBLE, _ID > _ANCHOR).limit(_AT_MOST)
-            upto = rows.select(rows.VISIBLE, _ID <= _ANCHOR)
-            return upto.order_by(None).order_by(_ID.desc()).limit(_AT_MOST)
+            return rows.newest(rows.VISIBLE, _ID <= _ANCHOR).limit(_AT_MOST)
 
         with self._transaction.verb() as conn:
-            if not is_usable_id(session_id) or not 0 <= anchor_id < 2**63:
+            if not is_usable_id(session_id) or not is_possible:
                 return []
             stmt = self._operations.compiled(("views", side), build)
             found = list(stmt.execute(conn, session_id=session_id, anchor=anchor_id, at_most=count))
@@ -134,8 +126,27 @@ class MessageViews(MessageReads):
             conditions.append(self._operations.is_any_of(_MESSAGES.c.role, "roles"))
         before, after = sa.bindparam("first", type_=sa.BigInteger), sa.bindparam("last", type_=sa.BigInteger)
         start = rows.select(*conditions, before > _ID).limit(_AT_MOST).subquery()
-        end = rows.select(*conditions, after < _ID).order_by(None).order_by(_ID.desc()).limit(_AT_MOST)
+        end = rows.newest(*conditions, after < _ID).limit(_AT_MOST)
         return sa.union_all(sa.select(start), sa.select(end.subquery()))
+
+
+def _recent_questions(include_inactive: bool) -> sa.Executable:
+    conditions = (
+        [_MESSAGES.c.role == "user"] if include_inactive else [_MESSAGES.c.role == "user", rows.ACTIVE]
+    )
+    # Hidden rows are a program's scaffolding (known store, section 1.5).
+    conditions.append(_MESSAGES.c.display_kind.is_distinct_from("hidden"))
+    return (
+        rows.newest(*conditions)
+        .with_only_columns(
+            _ID,
+            _MESSAGES.c.timestamp,
+            sa.func.substr(_MESSAGES.c.content, 1, _READ_FOR_PREVIEW),
+            sa.func.length(_MESSAGES.c.content) > _READ_FOR_PREVIEW,
+            _MESSAGES.c.content_parts.is_not(None),
+        )
+        .limit(_AT_MOST)
+    )
 
 
 def _at_least_zero(argument: str, value: Any) -> int:

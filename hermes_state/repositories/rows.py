@@ -12,11 +12,17 @@ import sqlalchemy as sa
 
 from hermes_state.codec import MESSAGE_COLUMNS, EncodedMessage
 from hermes_state.decoding import READ_COLUMNS
+from hermes_state.errors import InvalidArgumentError
 from hermes_state.models import MessageRow
 from hermes_state.repositories.base import Transaction, table_of
+from hermes_state.types import Equals
 
 MESSAGES = table_of(MessageRow)
 OF_SESSION = MESSAGES.c.session_id == sa.bindparam("session_id")
+# Whatever orders rows or takes the first or last of them is made of these three, never of OF_SESSION; see Equals.
+_IN_ORDER = Equals(MESSAGES.c.session_id, sa.bindparam("session_id", type_=MESSAGES.c.session_id.type))
+OLDEST_FIRST = (MESSAGES.c.session_id, MESSAGES.c.id)
+NEWEST_FIRST = (MESSAGES.c.session_id.desc(), MESSAGES.c.id.desc())
 # The bare column, as in the partial indices: SQLite does not see that ``active = 1`` means the same.
 ACTIVE: sa.ColumnElement[bool] = sa.literal_column("messages.active")
 # What a display shows: the live rows and those that were summarised away, never what the user took back.
@@ -29,7 +35,16 @@ Row = Any  # one stored row: a sequence of values in READ_COLUMNS order
 
 def select(*conditions: sa.ColumnElement[bool], columns: Sequence[str] = READ_COLUMNS) -> sa.Select[Any]:
     """Rows of the session, whole ones if not asked otherwise, oldest first (by id, never by timestamp)."""
-    return _unordered(*conditions, columns=columns).order_by(MESSAGES.c.id)
+    return (
+        sa.select(*[MESSAGES.c[name] for name in columns])
+        .where(_IN_ORDER, *conditions)
+        .order_by(*OLDEST_FIRST)
+    )
+
+
+def newest(*conditions: sa.ColumnElement[bool], columns: Sequence[str] = READ_COLUMNS) -> sa.Select[Any]:
+    """As ``select``, newest first."""
+    return select(*conditions, columns=columns).order_by(None).order_by(*NEWEST_FIRST)
 
 
 def active_by_id(transaction: Transaction, session_id: str, ids: Iterable[Any]) -> dict[int, Row]:
@@ -62,6 +77,13 @@ def present(transaction: Transaction, session_id: str, row_id: int) -> sa.Row[An
             return row
         seen.add(row_id)
         row_id = row.superseded_by
+
+
+def may_be_id(argument: str, value: Any) -> bool:
+    """Whether ``value`` lies among the row ids; ``InvalidArgumentError`` when it is no whole number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidArgumentError(argument, "it must be a row id")
+    return 0 < value < 2**63
 
 
 def rewound_ids(transaction: Transaction, session_id: str, ids: Iterable[int]) -> set[int]:

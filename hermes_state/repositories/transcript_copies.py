@@ -32,15 +32,17 @@ def copy_active(
     """
     copied, calls, after = 0, 0, -1
     while (last := _last_of_chunk(transaction, session_id, (after, up_to), chunk_rows)) is not None:
-        chunk = sa.select(sa.literal(into), *[_MESSAGES.c[name] for name in _COPIED]).where(
-            _MESSAGES.c.session_id == session_id, rows.ACTIVE, after < _ID, last >= _ID
-        )
+        chunk = rows.select(rows.ACTIVE, after < _ID, last >= _ID, columns=_COPIED)
         stmt = (
             sa.insert(_MESSAGES)
-            .from_select(["session_id", *_COPIED], chunk.order_by(_ID), include_defaults=False)
+            .from_select(
+                ["session_id", *_COPIED],
+                chunk.with_only_columns(sa.literal(into), *chunk.selected_columns),
+                include_defaults=False,
+            )
             .returning(_MESSAGES.c.tool_calls)
         )
-        found = transaction.conn.execute(stmt).scalars().all()
+        found = transaction.conn.execute(stmt, {"session_id": session_id}).scalars().all()
         copied += len(found)
         calls += sum(map(tool_call_count, found))
         after = last
@@ -99,11 +101,6 @@ def _last_of_chunk(
     transaction: Transaction, session_id: str, bounds: tuple[int, int], chunk_rows: int
 ) -> int | None:
     after, up_to = bounds
-    chunk = (
-        sa.select(_ID)
-        .where(_MESSAGES.c.session_id == session_id, rows.ACTIVE, after < _ID, up_to >= _ID)
-        .order_by(_ID)
-        .limit(chunk_rows)
-        .subquery()
-    )
-    return cast("int | None", transaction.conn.scalar(sa.select(sa.func.max(chunk.c.id))))
+    ids = rows.select(rows.ACTIVE, after < _ID, up_to >= _ID, columns=("id",)).limit(chunk_rows).subquery()
+    last = transaction.conn.scalar(sa.select(sa.func.max(ids.c.id)), {"session_id": session_id})
+    return cast("int | None", last)

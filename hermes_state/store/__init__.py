@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hermes_state.store.leases import LeaseVerbs
 from hermes_state.store.lineages import LineageVerbs
+from hermes_state.store.lookups import LookupVerbs
 from hermes_state.store.messages import MessageVerbs
 from hermes_state.store.notes import NoteVerbs
 from hermes_state.store.portable import PortableVerbs
@@ -15,7 +16,15 @@ __all__ = ["SessionDB"]
 
 
 class SessionDB(
-    SessionVerbs, MessageVerbs, ViewVerbs, RewriteVerbs, LineageVerbs, LeaseVerbs, NoteVerbs, PortableVerbs
+    SessionVerbs,
+    MessageVerbs,
+    LookupVerbs,
+    ViewVerbs,
+    RewriteVerbs,
+    LineageVerbs,
+    LeaseVerbs,
+    NoteVerbs,
+    PortableVerbs,
 ):
     """The store of one database, fixed when the object is made; safe to share between threads.
 

@@ -78,6 +78,10 @@ class LineageVerbs(StoreCore):
         """The ids of the compression chain through the session, from its first to its live end; ``[]`` if unknown."""
         return self._read(lambda uow: uow.lineages.compression_lineage(session_id))
 
+    def get_compression_chain(self, session_id: str) -> list[str]:
+        """``get_compression_lineage`` under another name of the known store."""
+        return self.get_compression_lineage(session_id)
+
     def get_lineage(self, session_id: str) -> list[str]:
         """``get_compression_lineage`` under its short name."""
         return self.get_compression_lineage(session_id)
