@@ -99,6 +99,8 @@ def _both(name: str, db: SessionDB, raw: RawStore, *, least_ratio: float) -> Row
 def _transcripts(name: str, db: SessionDB) -> Rows:
     archive = transcripts.archive_ratio(db)
     window = transcripts.window_growth(db)
+    crowded = transcripts.crowded_growth(db)
+    rewind = transcripts.rewind_milliseconds(db)
     tip = transcripts.tip_milliseconds(db)
     small, large = transcripts.streaming_peaks(db)
     return [
@@ -114,6 +116,13 @@ def _transcripts(name: str, db: SessionDB) -> Rows:
             "1.5",
             window["ratio"] <= 1.5,
         ),
+        (
+            f"{name}: views of 4,000 rows beside 64,000 newer ones over alone",
+            f"{crowded['crowded_ms']:.2f} / {crowded['alone_ms']:.2f} ms = {crowded['ratio']:.2f}",
+            "2",
+            crowded["ratio"] <= 2,
+        ),
+        (f"{name}: rewind of the last turn of 16,000 rows", f"{rewind:.1f} ms", "-", True),
         (f"{name}: tip of a chain of 1,000", f"{tip:.1f} ms", "-", True),
         (
             f"{name}: memory of streaming 100,000 messages over 10,000",

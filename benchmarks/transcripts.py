@@ -47,6 +47,38 @@ def window_growth(db: SessionDB) -> dict[str, float]:
     return {"short_ms": took["short"], "long_ms": took["long"], "ratio": took["long"] / took["short"]}
 
 
+def crowded_growth(db: SessionDB) -> dict[str, float]:
+    """Milliseconds for the views at the end of a session of 4,000 rows, alone and beside newer and bigger ones."""
+    fill(db, "m-crowded", 4_000)
+    anchor = db.get_messages("m-crowded", limit=2_000)[-1]["id"]
+
+    def views() -> None:
+        db.get_messages("m-crowded", latest=True, limit=20)
+        db.get_anchored_view("m-crowded", anchor)
+        db.list_recent_user_messages("m-crowded")
+        db.has_archived_messages("m-crowded")
+
+    took = []
+    for neighbours in ((), ("a-newer", "z-newer")):
+        for session_id in neighbours:
+            fill(db, session_id, 2 * ROWS)
+        with db.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            conn.execute(sa.text("ANALYZE"))
+        took.append(_median(views))
+    return {"alone_ms": took[0], "crowded_ms": took[1], "ratio": took[1] / took[0]}
+
+
+def rewind_milliseconds(db: SessionDB) -> float:
+    """Milliseconds to take the last turn of 16,000 rows back, whose rows are then counted anew."""
+    fill(db, "rewound", ROWS)
+    took = []
+    for row in db.list_recent_user_messages("rewound", limit=9):
+        started = time.perf_counter()
+        db.rewind_to_message("rewound", row["id"])
+        took.append(time.perf_counter() - started)
+    return statistics.median(took) * 1e3
+
+
 def tip_milliseconds(db: SessionDB, links: int = 1_000) -> float:
     """Milliseconds to find the live end of a chain of ``links`` continuations."""
     with db.unit_of_work() as uow:

@@ -124,6 +124,10 @@ class DialectOperations(abc.ABC):
         """``values`` in the form that ``is_any_of`` takes."""
 
     @abc.abstractmethod
+    def list_length(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        """The number of items of a JSON column that holds a list; NULL for anything else, malformed text too."""
+
+    @abc.abstractmethod
     def clock(self) -> sa.ColumnElement[float]:
         """Now, in epoch seconds, by the one clock that all writers of the database share (DESIGN.md, decision 3)."""
 

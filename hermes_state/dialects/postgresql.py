@@ -64,6 +64,11 @@ class PostgresqlOperations(DialectOperations):
         """The list itself; psycopg makes it an array."""
         return list(values)
 
+    def list_length(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        """A json column holds valid text only; CASE fixes the order, since the length of another value is an error."""
+        is_list = sa.func.json_typeof(column) == sa.literal_column("'array'")
+        return sa.case((is_list, sa.func.json_array_length(column)))
+
     def clock(self) -> sa.ColumnElement[float]:
         """The server's clock."""
         return EpochNow()

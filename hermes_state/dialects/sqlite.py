@@ -73,6 +73,12 @@ class SqliteOperations(DialectOperations):
         """The JSON text of the list."""
         return json.dumps(list(values))
 
+    def list_length(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        """CASE fixes the order: the JSON functions fail on malformed text."""
+        is_list = sa.func.json_type(column) == sa.literal_column("'array'")
+        length = sa.case((is_list, sa.func.json_array_length(column)))
+        return sa.case((sa.func.json_valid(column) == sa.literal_column("1"), length))
+
     def clock(self) -> sa.ColumnElement[float]:
         """The clock of the machine that all writers of the file run on."""
         return sa.literal(time.time(), sa.Double())

@@ -23,6 +23,7 @@ _SESSIONS = table_of(SessionRow)
 _MESSAGES = table_of(MessageRow)
 _TURN_LEASES = table_of(SessionTurnLeaseRow)
 _COMPRESSION = "compression"
+_OTHER = 2**40
 _ACTIVE_OF_SESSION = sa.and_(
     _MESSAGES.c.session_id == sa.bindparam("session_id"), sa.literal_column("messages.active")
 )
@@ -97,12 +98,20 @@ class SessionCounters:
 
         The last activity becomes the time of the newest row, whatever its state, if there is one.
         """
-        found = self._operations.compiled("counters.calls", _calls).execute(
-            self._conn, session_id=self._session_id
-        )
-        calls = sum(tool_call_count(row[0]) for row in found)
         stmt = self._operations.compiled("counters.recount", _recount)
-        stmt.execute(self._conn, rewinds=rewinds, calls=calls, session_id=self._session_id)
+        stmt.execute(self._conn, rewinds=rewinds, calls=self._active_calls(), session_id=self._session_id)
+
+    def _active_calls(self) -> int:
+        """The calls of the active rows: the database counts plain lists, Python what other programs wrote else."""
+        length = self._operations.list_length(_MESSAGES.c.tool_calls)
+        counted = self._operations.compiled("counters.calls", lambda: _calls_and_others(length))
+        total = counted.execute(self._conn, session_id=self._session_id).scalar() or 0
+        others, calls = divmod(int(total), _OTHER)
+        if not others:
+            return calls
+        rest = self._operations.compiled("counters.other_calls", lambda: _calls_of_others(length))
+        found = rest.execute(self._conn, session_id=self._session_id)
+        return calls + sum(tool_call_count(row[0]) for row in found)
 
 
 def _lock() -> sa.Executable:
@@ -146,9 +155,15 @@ def _set() -> sa.Executable:
     )
 
 
-def _calls() -> sa.Executable:
-    # Python counts: SQL would fail on malformed text and on lists that were encoded twice.
-    return sa.select(_MESSAGES.c.tool_calls).where(_ACTIVE_OF_SESSION, _MESSAGES.c.tool_calls.is_not(None))
+def _calls_and_others(length: sa.ColumnElement[int]) -> sa.Executable:
+    # One aggregate, in which what is no list counts _OTHER: with two, PostgreSQL would parse every text twice.
+    weight = sa.func.coalesce(length, sa.literal_column(str(_OTHER)))
+    return sa.select(sa.func.sum(weight)).where(_ACTIVE_OF_SESSION, _MESSAGES.c.tool_calls.is_not(None))
+
+
+def _calls_of_others(length: sa.ColumnElement[int]) -> sa.Executable:
+    is_other = sa.and_(_MESSAGES.c.tool_calls.is_not(None), length.is_(None))
+    return sa.select(_MESSAGES.c.tool_calls).where(_ACTIVE_OF_SESSION, is_other)
 
 
 def _recount() -> sa.Executable:
