@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes_state.store.edits import EditVerbs
 from hermes_state.store.leases import LeaseVerbs
 from hermes_state.store.lineages import LineageVerbs
 from hermes_state.store.lookups import LookupVerbs
@@ -21,6 +22,7 @@ class SessionDB(
     LookupVerbs,
     ViewVerbs,
     RewriteVerbs,
+    EditVerbs,
     LineageVerbs,
     LeaseVerbs,
     NoteVerbs,
