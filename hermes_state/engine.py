@@ -212,6 +212,8 @@ def _listen_sqlite(engine: sa.Engine, settings: Settings, *, read_only: bool) ->
         cursor.execute("PRAGMA foreign_keys = ON")
         if not read_only:
             cursor.execute(f"PRAGMA synchronous = {settings.synchronous}")
+            # Builds that overwrite what is deleted would write every stripped checkpoint once more (docs/adr/0010).
+            cursor.execute("PRAGMA secure_delete = FAST")
         # Reads and commits wait inside SQLite; only BEGIN IMMEDIATE waits with jitter, see _begin.
         cursor.execute(f"PRAGMA busy_timeout = {int(budget * 1000)}")
         cursor.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -216,3 +216,28 @@ class NewSession(BaseModel):
     def to_arguments(self) -> dict[str, Any]:
         """The keyword arguments that were set."""
         return self.model_dump(exclude_unset=True, by_alias=True)
+
+
+class Size(NamedTuple):
+    """The bytes that a table or an index of a table takes in the database."""
+
+    name: str
+    table: str
+    size_bytes: int
+
+
+class ReclaimReport(TypedDict):
+    """What ``SessionDB.reclaim`` did. ``vacuum``: ``None`` when it was not asked for.
+
+    ``rewritten``: the SQLite file was rewritten; ``incremental``: its free pages were given back while others had it open;
+    ``kept``: others had it open, so the pages stay in the file for new rows; ``vacuumed``: PostgreSQL's VACUUM ran.
+    """
+
+    sessions: int
+    """How many sessions held shadowed checkpoints."""
+    rows: int
+    checkpoint_bytes: int
+    """UTF-8 bytes of JSON text that went."""
+    sizes_before: list[Size]
+    sizes_after: list[Size]
+    vacuum: str | None

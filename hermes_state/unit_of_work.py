@@ -22,6 +22,7 @@ from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.meta import MetaRepository
 from hermes_state.repositories.portable import PortableRepository
 from hermes_state.repositories.sessions import SessionRepository
+from hermes_state.repositories.space import SpaceRepository
 
 
 class OpenUnits(threading.local):
@@ -106,6 +107,11 @@ class UnitOfWork:
     def meta(self) -> MetaRepository:
         """Key and value notes inside this transaction."""
         return MetaRepository(self._transaction)
+
+    @cached_property
+    def space(self) -> SpaceRepository:
+        """Checkpoints that nobody will read again, and what the tables take."""
+        return SpaceRepository(self._transaction)
 
     @cached_property
     def portable(self) -> PortableRepository:

@@ -17,6 +17,7 @@ from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
 from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
 from hermes_state.codec import MESSAGE_COLUMNS, PLACE, USUAL_COLUMNS
+from hermes_state.records import Size
 
 # Rows of one INSERT: 25 columns stay below SQLite's 32,766 parameters and PostgreSQL's 65,535.
 ROWS_PER_INSERT = 1_300
@@ -111,6 +112,27 @@ class DialectOperations(abc.ABC):
         One UPDATE; rows are found through the partial carrier index (CONTRACT.md section 4). ``newest``: the id of that
         carrier where the caller has just inserted it; else the database looks for it.
         """
+
+    @abc.abstractmethod
+    def newest_carrier(self, conn: sa.Connection, session_id: str) -> int | None:
+        """The id of the newest active row of the session that holds a checkpoint; ``None`` without one."""
+
+    @property
+    @abc.abstractmethod
+    def looks_like_carrier(self) -> sa.ColumnElement[bool]:
+        """The predicate of the carrier index: every carrier fulfils it, and rows that only name one."""
+
+    @abc.abstractmethod
+    def text_bytes(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        """The bytes of a text or JSON column's text in UTF-8."""
+
+    @abc.abstractmethod
+    def sizes(self, conn: sa.Connection) -> list[Size]:
+        """Every table and index of the database with its bytes, biggest first; nothing where SQLite cannot tell."""
+
+    @abc.abstractmethod
+    def vacuum(self, engine: sa.Engine) -> str:
+        """Gives space that deleted and stripped rows left back, as far as others allow; says how in one word."""
 
     @abc.abstractmethod
     def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from hermes_state.dialects.base import DialectOperations
-from hermes_state.models import CARRIER_PREDICATE_POSTGRESQL, doubled_percents
+from hermes_state.models import CARRIER_PREDICATE_POSTGRESQL, doubled_percents, metadata
+from hermes_state.records import Size
 from hermes_state.types import EpochNow
 
 # ->> fails on an element that holds \u0000 or a lone surrogate anywhere, so such escapes are taken out before the
@@ -44,6 +45,17 @@ AND id < coalesce(%(newest)s, ({_NEWEST_CARRIER})) AND {_for_row(_HOLDS_CHECKPOI
 """
 
 
+_SIZES = """
+SELECT relation.relname, coalesce(of_table.relname, relation.relname),
+    CASE relation.relkind WHEN 'i' THEN pg_relation_size(relation.oid) ELSE pg_table_size(relation.oid) END AS size_bytes
+FROM pg_class AS relation
+LEFT JOIN pg_index ON pg_index.indexrelid = relation.oid
+LEFT JOIN pg_class AS of_table ON of_table.oid = pg_index.indrelid
+WHERE relation.relkind IN ('r', 'i') AND relation.relnamespace = current_schema()::regnamespace
+ORDER BY size_bytes DESC, relation.relname
+"""
+
+
 class PostgresqlOperations(DialectOperations):
     """PostgreSQL's forms; see the base class for what each does."""
 
@@ -55,6 +67,33 @@ class PostgresqlOperations(DialectOperations):
     ) -> None:
         """Removes the checkpoints that the newest active carrier shadows."""
         conn.exec_driver_sql(_STRIP, {"session_id": session_id, "newest": newest})
+
+    def newest_carrier(self, conn: sa.Connection, session_id: str) -> int | None:
+        """By the carrier index, then by the items themselves."""
+        row = conn.exec_driver_sql(_NEWEST_CARRIER, {"session_id": session_id}).first()
+        return None if row is None else row[0]
+
+    @property
+    def looks_like_carrier(self) -> sa.ColumnElement[bool]:
+        """As the partial index has it."""
+        return sa.literal_column(CARRIER_PREDICATE_POSTGRESQL, sa.Boolean())
+
+    def text_bytes(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        """Of the text, which takes less space as it is stored."""
+        return sa.func.octet_length(sa.cast(column, sa.Text), type_=sa.BigInteger)
+
+    def sizes(self, conn: sa.Connection) -> list[Size]:
+        """A table's bytes include those of its long values (TOAST)."""
+        return [Size(*row) for row in conn.exec_driver_sql(_SIZES)]
+
+    def vacuum(self, engine: sa.Engine) -> str:
+        """``vacuumed``: space becomes free for new rows, and the end of a table goes back to the system."""
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            conn.exec_driver_sql("SET statement_timeout = 0")
+            for table in metadata.tables:
+                conn.exec_driver_sql(f"VACUUM (ANALYZE) {conn.dialect.identifier_preparer.quote(table)}")
+            conn.exec_driver_sql("RESET statement_timeout")
+        return "vacuumed"
 
     def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
         """The list travels as one array."""

@@ -10,8 +10,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
+from hermes_state.dialects import sqlite_files
 from hermes_state.dialects.base import DialectOperations
 from hermes_state.models import CARRIER_PREDICATE_SQLITE
+from hermes_state.records import Size
 
 # The last "type" key decides, as in Python's json; only a JSON string counts.
 # json_each cuts text at an escaped NUL; ``->`` hands it out as it is written.
@@ -52,6 +54,14 @@ WHERE messages.session_id = :session_id AND messages.id = stripped.id
 """
 
 
+_KNOWS_SIZES = "SELECT 1 FROM pragma_module_list WHERE name = 'dbstat'"
+_SIZES = """
+SELECT used.name, coalesce(known.tbl_name, used.name), used.pgsize
+FROM dbstat AS used LEFT JOIN sqlite_master AS known ON known.name = used.name
+WHERE used.aggregate = TRUE ORDER BY used.pgsize DESC, used.name
+"""
+
+
 class SqliteOperations(DialectOperations):
     """SQLite's forms; see the base class for what each does."""
 
@@ -63,6 +73,30 @@ class SqliteOperations(DialectOperations):
     ) -> None:
         """Removes the checkpoints that the newest active carrier shadows."""
         conn.exec_driver_sql(_STRIP, {"session_id": session_id, "newest": newest})
+
+    def newest_carrier(self, conn: sa.Connection, session_id: str) -> int | None:
+        """By the carrier index, then by the items themselves."""
+        row = conn.exec_driver_sql(_NEWEST_CARRIER, {"session_id": session_id}).first()
+        return None if row is None else row[0]
+
+    @property
+    def looks_like_carrier(self) -> sa.ColumnElement[bool]:
+        """As the partial index has it."""
+        return sa.literal_column(CARRIER_PREDICATE_SQLITE, sa.Boolean())
+
+    def text_bytes(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+        """``length`` counts characters of text, bytes of a BLOB."""
+        return sa.func.length(sa.cast(column, sa.LargeBinary), type_=sa.BigInteger)
+
+    def sizes(self, conn: sa.Connection) -> list[Size]:
+        """From ``dbstat``, which reads every page once; not every build of SQLite has it."""
+        if not conn.exec_driver_sql(_KNOWS_SIZES).all():
+            return []
+        return [Size(*row) for row in conn.exec_driver_sql(_SIZES)]
+
+    def vacuum(self, engine: sa.Engine) -> str:
+        """``rewritten``, ``incremental`` or ``kept``: see ``sqlite_files.vacuum``."""
+        return sqlite_files.vacuum(engine)
 
     def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
         """The list travels as one JSON text; SQLite has no arrays."""

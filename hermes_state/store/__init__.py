@@ -11,6 +11,7 @@ from hermes_state.store.notes import NoteVerbs
 from hermes_state.store.portable import PortableVerbs
 from hermes_state.store.rewrites import RewriteVerbs
 from hermes_state.store.sessions import SessionVerbs
+from hermes_state.store.space import SpaceVerbs
 from hermes_state.store.views import ViewVerbs
 
 __all__ = ["SessionDB"]
@@ -27,6 +28,7 @@ class SessionDB(
     LeaseVerbs,
     NoteVerbs,
     PortableVerbs,
+    SpaceVerbs,
 ):
     """The store of one database, fixed when the object is made; safe to share between threads.
 

@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from hermes_state import upgrades
-from hermes_state.dialects import operations_for
+from hermes_state.dialects import operations_for, postgresql_programs, sqlite_files
+from hermes_state.dialects.sqlite_files import Progress
 from hermes_state.engine import build_engine, resolve_url
 from hermes_state.errors import (
     InvalidArgumentError,
@@ -25,8 +26,6 @@ from hermes_state.errors import (
 )
 from hermes_state.repositories.base import require_count
 from hermes_state.settings import Settings
-from hermes_state.transfer.backups import files, servers
-from hermes_state.transfer.backups.files import Progress
 
 __all__ = ["Backup", "Progress", "backup_store", "restore_store"]
 
@@ -72,9 +71,9 @@ def backup_store(
             raise InvalidArgumentError("keep", "it counts the backups of a folder; name a folder")
         with _partial(path) as partial:
             if is_file:
-                files.copy(engine, build_engine(_file_url(partial), settings, pool=False), progress)
+                sqlite_files.copy(engine, build_engine(_file_url(partial), settings, pool=False), progress)
             else:
-                servers.dump(source, partial)
+                postgresql_programs.dump(source, partial)
     removed = _rotate(path.parent, name, suffix, keep) if keep is not None else ()
     return Backup(path, path.stat().st_size, removed)
 
@@ -100,35 +99,37 @@ def restore_store(
             return _restore_server(engine, target, source)
         with _engine(_file_url(source), settings, read_only=True) as stored:
             _require_known_schema(stored)
-            files.check(stored)
-            with files.alone(engine) as connection:
+            sqlite_files.check(stored)
+            with sqlite_files.alone(engine) as connection:
                 saved = _before(target, connection, settings, Path(str(target.database)).parent)
-                files.overwrite(connection, stored, progress)
+                sqlite_files.overwrite(connection, stored, progress)
     return saved
 
 
 def _restore_server(engine: sa.Engine, target: URL, source: Path) -> Backup | None:
-    servers.check(source)
-    version = servers.revision(source)
+    postgresql_programs.check(source)
+    version = postgresql_programs.revision(source)
     if version > upgrades.HEAD:
         raise SchemaAheadError(version, upgrades.HEAD)
-    servers.require_alone(engine)
+    postgresql_programs.require_alone(engine)
     saved = None
     if upgrades.current(engine) is not None:
         path = source.parent / f"{_name_of(target)}.before-restore{_now()}.dump"
         with _partial(path) as partial:
-            servers.dump(target, partial)
+            postgresql_programs.dump(target, partial)
         saved = Backup(path, path.stat().st_size)
-    servers.load(target, source)
+    postgresql_programs.load(target, source)
     return saved
 
 
-def _before(target: URL, connection: files.Connection, settings: Settings, folder: Path) -> Backup | None:
-    if files.is_empty(connection):
+def _before(
+    target: URL, connection: sqlite_files.Connection, settings: Settings, folder: Path
+) -> Backup | None:
+    if sqlite_files.is_empty(connection):
         return None
     path = folder / f"{_name_of(target)}.before-restore{_now()}.db"
     with _partial(path) as partial:
-        files.copy_connection(connection, build_engine(_file_url(partial), settings, pool=False), None)
+        sqlite_files.copy_connection(connection, build_engine(_file_url(partial), settings, pool=False), None)
     return Backup(path, path.stat().st_size)
 
 

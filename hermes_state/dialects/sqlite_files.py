@@ -1,4 +1,4 @@
-"""Copying a SQLite database page by page, through SQLite only (field reports K1, K7, K8)."""
+"""A SQLite database as a file: copying, replacing and shrinking it, through SQLite only (field reports K1, K5 to K8)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hermes_state.errors import StoreBusyError, StoreCorruptError, translate
 Connection = sqlite3.Connection
 Progress = Callable[[int, int], None]
 _PAGES_A_STEP = 2_000
+_INCREMENTAL = 2
 
 
 def copy(source: sa.Engine, target: sa.Engine, progress: Progress | None) -> None:
@@ -51,6 +52,7 @@ def alone(engine: sa.Engine) -> Iterator[Connection]:
     """
     with _driver(engine) as connection:
         mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
+        patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
         try:
             connection.execute("PRAGMA busy_timeout = 1000")
             connection.execute("PRAGMA journal_mode = DELETE")
@@ -62,11 +64,46 @@ def alone(engine: sa.Engine) -> Iterator[Connection]:
             if isinstance(found, StoreBusyError):
                 raise StoreBusyError("another process, or a part of this one, has the store open") from error
             raise
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {patience}")
         try:
             yield connection
         finally:
             connection.execute("PRAGMA locking_mode = NORMAL")
             connection.execute(f"PRAGMA journal_mode = {'WAL' if mode == 'wal' else 'DELETE'}")
+
+
+def vacuum(engine: sa.Engine) -> str:
+    """Gives free pages back to the file system; says how: ``rewritten``, ``incremental`` or ``kept``.
+
+    The whole file is rewritten when nobody else has it open, which also prepares it for the incremental form. Otherwise
+    free pages are given back in short transactions, where the file is prepared for that, else they are kept for new rows.
+    The file is never swapped for another one: a program that has it open, and idle, would go on writing into the old one.
+    """
+    try:
+        with alone(engine) as connection:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("VACUUM")
+            return "rewritten"
+    except StoreBusyError:
+        with _driver(engine) as connection:
+            return _vacuum_in_steps(connection)
+
+
+def _vacuum_in_steps(connection: Connection) -> str:
+    if connection.execute("PRAGMA auto_vacuum").fetchone() != (_INCREMENTAL,):
+        return "kept"
+    left = _free_pages(connection)
+    while left:
+        connection.execute(f"PRAGMA incremental_vacuum({_PAGES_A_STEP})").fetchall()
+        before, left = left, _free_pages(connection)
+        if left >= before:  # others free pages as fast
+            break
+    return "incremental"
+
+
+def _free_pages(connection: Connection) -> int:
+    return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
 
 
 def is_empty(connection: Connection) -> bool:

@@ -1,0 +1,79 @@
+"""``reclaim``: shadowed checkpoints out of the whole store, and their space back (issue 4, item 4)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from hermes_state.cli.output import note, print_json, print_table
+from hermes_state.cli.target import target_of
+from hermes_state.records import ReclaimReport, Size
+from hermes_state.transfer.readable import size
+
+_HOW = {
+    "rewritten": "the file was rewritten",
+    "incremental": "free pages were given back; others had the file open, so it was not rewritten",
+    "kept": "others had the file open: the space stays in it, free for new rows; run it again when nobody has",
+    "vacuumed": "VACUUM ran: the space is free for new rows, the end of each table was given back",
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds ``reclaim`` to ``app``."""
+    app.command()(reclaim)
+
+
+def reclaim(
+    context: typer.Context,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Only this session (default: all).")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only JSON.")] = False,
+) -> None:
+    """Take out checkpoints that a newer one has replaced, then give the space back. Others may go on writing."""
+    target = target_of(context)
+    with target.store(read_only=dry_run) as db, _progress() as bars:
+        bar = bars.add_task("")
+
+        def show(report: ReclaimReport) -> None:
+            bars.update(bar, description=f"{report['rows']:,} rows, {size(report['checkpoint_bytes'])}")
+
+        report = db.reclaim(session, dry_run=dry_run, on_part=show)
+    if as_json:
+        sizes = {key: [each._asdict() for each in report[key]] for key in ("sizes_before", "sizes_after")}
+        print_json({**report, **sizes, "dry_run": dry_run})
+        return
+    _print(report, dry_run=dry_run)
+
+
+def _print(report: ReclaimReport, *, dry_run: bool) -> None:
+    what = "would go" if dry_run else "gone"
+    typer.echo(
+        f"checkpoints {what}: {size(report['checkpoint_bytes'])} in {report['rows']:,} rows "
+        f"of {report['sessions']:,} sessions"
+    )
+    before, after = _by_table(report["sizes_before"]), _by_table(report["sizes_after"])
+    rows = [[name, size(taken), size(after.get(name, 0))] for name, taken in before.items()]
+    total = [size(sum(sizes.values())) for sizes in (before, after)]
+    if rows:
+        print_table(("table", "before", "after"), [*rows, ["total", *total]], numbers=("before", "after"))
+    if report["vacuum"] is not None:
+        note(_HOW[report["vacuum"]])
+
+
+def _by_table(sizes: list[Size]) -> dict[str, int]:
+    """The bytes of each table with its indexes, biggest first."""
+    found: dict[str, int] = {}
+    for each in sizes:
+        found[each.table] = found.get(each.table, 0) + each.size_bytes
+    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
+
+
+def _progress() -> Progress:
+    shown = Console(stderr=True, highlight=False)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    return Progress(*columns, console=shown, disable=not shown.is_terminal, transient=True)
