@@ -50,6 +50,7 @@ from hermes_state.records import (
     NewMessage,
     NewSession,
     RecentUserMessage,
+    ResumeConversations,
     SessionRecord,
 )
 from hermes_state.repositories.compression_state import CompressionCooldown, CompressionCounters
@@ -85,6 +86,7 @@ __all__ = [
     "ParentNotFoundError",
     "QuerySyntaxError",
     "RecentUserMessage",
+    "ResumeConversations",
     "RewindConflictError",
     "SchemaAheadError",
     "SchemaBehindError",

@@ -61,6 +61,15 @@ class ConversationMessage(TypedDict, total=False):
     codex_message_items: Any
 
 
+class ResumeConversations(NamedTuple):
+    """What an agent goes on with after a resume, both of one moment."""
+
+    model: list[ConversationMessage]
+    """The active messages of the session, as they are sent to a model."""
+    display: list[ConversationMessage]
+    """The history as a person sees it, each message once, those of the sessions it continues included."""
+
+
 class MessageWindow(TypedDict):
     """Rows around an anchor, in insertion order, and how many stand before and after it."""
 

@@ -40,21 +40,29 @@ class MessageReads(MessageLookups):
         before_id: int | None = None,
         latest: bool = False,
         include_compacted: bool = False,
+        offset: int = 0,
     ) -> list[MessageRecord]:
-        """Whole rows in insertion order, the active ones; a page of them by keyset.
+        """Whole rows in insertion order, the active ones; a page of them by keyset or by offset.
 
         ``after_id``: only ids above it, the first ``limit``. ``before_id``: only ids below it, the last ``limit`` unless
         ``after_id`` is given too. ``latest``: the last ``limit``. A page always comes oldest first (field report G6).
-        ``include_compacted`` adds the rows that were summarised away, ``include_inactive`` also those that were rewound.
-        Raises ``InvalidArgumentError`` for ``latest`` with ``after_id`` and for what is no count.
+        ``include_compacted`` adds the rows that were summarised away, so that each message comes once: what a compaction
+        carried on is its live row. ``include_inactive`` adds also what was rewound. ``offset`` skips rows, from the end
+        with ``latest``. Raises ``InvalidArgumentError`` for ``latest`` or ``offset`` with an id it contradicts, and for what is no
+        count.
         """
         if latest and after_id is not None:
             raise InvalidArgumentError(
                 "latest", "a page starts after after_id or ends at the latest row, not both"
             )
+        if require_count("offset", offset):
+            if after_id is not None or before_id is not None:
+                raise InvalidArgumentError("offset", "a page starts at an offset or at an id, not both")
+            limit = 2**63 - 1 if limit is None else limit
         from_end = limit is not None and (latest or (before_id is not None and after_id is None))
         bounds = {"after_id": after_id, "before_id": before_id}
-        found = self._page(session_id, _states(include_inactive, include_compacted), bounds, limit, from_end)
+        states = _states(include_inactive, include_compacted)
+        found = self._page(session_id, states, bounds, (limit, offset), from_end)
         return [decode_row(row) for row in (reversed(found) if from_end else found)]
 
     def conversation(
@@ -90,20 +98,25 @@ class MessageReads(MessageLookups):
         session_id: str,
         states: Sequence[sa.ColumnElement[bool]],
         bounds: dict[str, int | None],
-        limit: int | None,
+        limit_and_offset: tuple[int | None, int],
         from_end: bool,
     ) -> list[rows.Row]:
         """Rows between the bounds; ``from_end`` has them newest first."""
         values = {name: require_count(name, bound) for name, bound in bounds.items() if bound is not None}
+        limit, offset = limit_and_offset
         if limit is not None:
             values["at_most"] = require_count("limit", limit)
+        if offset:
+            values["skipped"] = offset
 
         def build() -> sa.Executable:
             inside = [
                 _BOUNDS[name](sa.bindparam(name, type_=sa.BigInteger)) for name in bounds if name in values
             ]
             stmt = (rows.newest if from_end else rows.select)(*states, *inside)
-            return stmt if limit is None else stmt.limit(sa.bindparam("at_most", type_=sa.BigInteger))
+            if limit is not None:
+                stmt = stmt.limit(sa.bindparam("at_most", type_=sa.BigInteger))
+            return stmt.offset(sa.bindparam("skipped", type_=sa.BigInteger)) if offset else stmt
 
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):

@@ -24,6 +24,8 @@ _ID = _MESSAGES.c.id
 _ANCHOR = sa.bindparam("anchor", type_=sa.BigInteger)
 _AT_MOST = sa.bindparam("at_most", type_=sa.BigInteger)
 _ID_PLACE = READ_COLUMNS.index("id")
+HIDDEN = "hidden"
+"""The ``display_kind`` of a program's scaffolding, which is sent to the model but shown to nobody."""
 _MOST_ROWS = 2**31
 _PREVIEW_CHARACTERS = 80
 _READ_FOR_PREVIEW = 4_000
@@ -134,8 +136,7 @@ def _recent_questions(include_inactive: bool) -> sa.Executable:
     conditions = (
         [_MESSAGES.c.role == "user"] if include_inactive else [_MESSAGES.c.role == "user", rows.ACTIVE]
     )
-    # Hidden rows are a program's scaffolding (known store, section 1.5).
-    conditions.append(_MESSAGES.c.display_kind.is_distinct_from("hidden"))
+    conditions.append(_MESSAGES.c.display_kind.is_distinct_from(HIDDEN))
     return (
         rows.newest(*conditions)
         .with_only_columns(

@@ -7,13 +7,13 @@ from typing import Any
 
 from hermes_state.codec import EncodedMessage
 from hermes_state.repositories.appending import BatchAppend
+from hermes_state.repositories.message_displays import MessageDisplays
 from hermes_state.repositories.message_edits import MessageEdits
 from hermes_state.repositories.message_rewrites import MessageRewrites
-from hermes_state.repositories.message_views import MessageViews
 from hermes_state.repositories.message_writes import landed_row
 
 
-class MessageRepository(MessageViews, MessageRewrites, MessageEdits):
+class MessageRepository(MessageDisplays, MessageRewrites, MessageEdits):
     """The table ``messages``. Reads of an unknown session give ``[]`` or 0; writes raise ``SessionNotFoundError``."""
 
     def append_batch(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from hermes_state.store.edits import EditVerbs
+from hermes_state.store.known_names import KnownNameVerbs
 from hermes_state.store.leases import LeaseVerbs
-from hermes_state.store.lineages import LineageVerbs
 from hermes_state.store.lookups import LookupVerbs
 from hermes_state.store.messages import MessageVerbs
 from hermes_state.store.notes import NoteVerbs
 from hermes_state.store.portable import PortableVerbs
-from hermes_state.store.rewrites import RewriteVerbs
 from hermes_state.store.sessions import SessionVerbs
 from hermes_state.store.space import SpaceVerbs
 from hermes_state.store.views import ViewVerbs
@@ -22,9 +21,8 @@ class SessionDB(
     MessageVerbs,
     LookupVerbs,
     ViewVerbs,
-    RewriteVerbs,
     EditVerbs,
-    LineageVerbs,
+    KnownNameVerbs,
     LeaseVerbs,
     NoteVerbs,
     PortableVerbs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes_state.records import ConversationMessage, ResumeConversations
 from hermes_state.store.core import StoreCore
 from hermes_state.unit_of_work import UnitOfWork
 
@@ -33,6 +34,25 @@ class LookupVerbs(StoreCore):
             )
 
         return self._read(count)
+
+    def get_resume_conversations(
+        self, session_id: str, *, repair_alternation: bool = False
+    ) -> ResumeConversations:
+        """What an agent resumes with: the messages for the model, and the history for the display, of one moment.
+
+        The model is sent the active messages of the session. Displayed are those that were summarised away too, and those of
+        the sessions it continues, each once, without ``display_kind="hidden"``. The dicts are stamped, so that a flush
+        writes nothing twice; the marker says which session holds the row ``_row_id``.
+        """
+        return self._read(
+            lambda uow: uow.messages.resume(
+                uow.sessions.ancestors(session_id), repair_alternation=repair_alternation
+            )
+        )
+
+    def get_ancestor_display_prefix(self, session_id: str) -> list[ConversationMessage]:
+        """The part of the displayed history that the sessions hold which this one continues; ``[]`` when it continues none."""
+        return self._read(lambda uow: uow.messages.display_prefix(uow.sessions.ancestors(session_id)))
 
     def find_live_compression_child(self, session_id: str) -> str | None:
         """The one open continuation of a session that compression has ended; ``None`` when there is none, or several."""

@@ -30,12 +30,15 @@ class ViewVerbs(StoreCore):
         before_id: int | None = None,
         latest: bool = False,
         include_compacted: bool = False,
+        offset: int = 0,
     ) -> list[MessageRecord]:
         """Whole rows, the active ones, oldest first; a page of them by keyset.
 
         ``after_id``: the first ``limit`` rows with higher ids. ``before_id``: the last ``limit`` rows with lower ids.
-        ``latest``: the last ``limit`` rows. ``include_compacted`` adds what was summarised away, ``include_inactive`` also
-        what was rewound. Raises ``InvalidArgumentError`` for ``latest`` with ``after_id`` and for negative numbers.
+        ``latest``: the last ``limit`` rows. ``include_compacted`` adds what was summarised away: the history as it is
+        displayed, in which a message that compactions carried on comes once. ``include_inactive`` adds also what was
+        rewound. ``offset`` skips rows, from the end with ``latest``; it reads what it skips, a page by ids does not. Raises
+        ``InvalidArgumentError`` for ``latest`` with ``after_id``, ``offset`` with an id, and for negative numbers.
         """
         return self._read(
             lambda uow: uow.messages.get(
@@ -46,6 +49,7 @@ class ViewVerbs(StoreCore):
                 before_id=before_id,
                 latest=latest,
                 include_compacted=include_compacted,
+                offset=offset,
             )
         )
 
