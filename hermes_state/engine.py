@@ -24,6 +24,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool, PoolProxiedConnection, QueuePool
 
+from hermes_state.driver_errors import translate
 from hermes_state.errors import (
     InvalidArgumentError,
     NotADatabaseError,
@@ -32,7 +33,6 @@ from hermes_state.errors import (
     StoreUnavailableError,
     UndecodableTextError,
     redact,
-    translate,
 )
 from hermes_state.settings import Settings, default_url
 

@@ -26,6 +26,7 @@ from hermes_state.errors import (
     SchemaBehindError,
     SchemaError,
     SchemaMismatchError,
+    StoreIncompleteError,
 )
 from hermes_state.models import metadata
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 HEAD = "0004"
 """The revision this release works with; written out, because asking Alembic takes 70 ms."""
+
+INCOMPLETE_TABLE = "hermes_state_incomplete"
+"""The table that is there as long as a copy or an adoption into the store has not finished; its rows say which."""
 
 _VERSION_TABLE = "alembic_version"
 _OUR_REVISION = re.compile(r"\d{4}")
@@ -68,7 +72,8 @@ _alembic_lock = threading.Lock()
 def check_schema(conn: sa.Connection) -> None:
     """Returns if the database holds exactly what this release works with; two reading statements, no Alembic.
 
-    Raises ``SchemaBehindError`` (``have`` is ``None`` for a database without our tables), ``SchemaAheadError``, or
+    Raises ``SchemaBehindError`` (``have`` is ``None`` for a database without our tables), ``SchemaAheadError``,
+    ``StoreIncompleteError`` for the unfinished target of a copy, or
     ``SchemaMismatchError`` for an older store, for tables of other programs and for missing columns, which it names
     (field reports Q1, Q2, Q10, Q11). Nothing is written (Q12).
     """
@@ -190,6 +195,8 @@ def _problem(conn: sa.Connection) -> SchemaError | None:
 
 def _first_sight(conn: sa.Connection) -> SchemaError | None:
     found = _catalogue(conn)
+    if INCOMPLETE_TABLE in found:
+        return _incomplete(conn)
     ours = found.keys() & metadata.tables.keys()
     version = _version(conn, found)
     if version is None:
@@ -211,7 +218,7 @@ def _catalogue(conn: sa.Connection) -> Mapping[str, set[str]]:
     """The columns that are there, by table, of our tables and of the version table."""
     stmt = sa.text(_CATALOGUES[conn.dialect.name]).bindparams(sa.bindparam("names", expanding=True))
     columns: defaultdict[str, set[str]] = defaultdict(set)
-    for table, column in conn.execute(stmt, {"names": [*metadata.tables, _VERSION_TABLE]}):
+    for table, column in conn.execute(stmt, {"names": [*metadata.tables, _VERSION_TABLE, INCOMPLETE_TABLE]}):
         columns[table].add(column)
     return columns
 
@@ -229,6 +236,12 @@ def _version(conn: sa.Connection, found: Mapping[str, set[str]]) -> str | None:
             f"{_VERSION_TABLE} is at {', '.join(sorted(versions))}, not ours", _UNTOUCHED
         )
     return versions[0]
+
+
+def _incomplete(conn: sa.Connection) -> StoreIncompleteError:
+    rows = conn.execute(sa.text(f"SELECT key, value FROM {INCOMPLETE_TABLE}"))
+    notes = {key: value for key, value in rows if key in ("operation", "source")}
+    return StoreIncompleteError(notes.get("operation", "copy"), notes.get("source", "an unknown store"))
 
 
 def _missing(found: Mapping[str, set[str]]) -> list[str]:

@@ -34,7 +34,7 @@ Files = Annotated[
         exists=True,
         dir_okay=False,
         readable=True,
-        help="Transcripts: one JSON message a line, or one JSON list of messages.",
+        help="Transcripts: one JSON message a line, one JSON list of messages, or one chat of OpenAI's or ShareGPT's kind.",
     ),
 ]
 Session = Annotated[

@@ -5,10 +5,13 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from hermes_state.dialects.base import DialectOperations, DriverStatement
+from hermes_state.dialects.bulk import BulkOperations
+from hermes_state.dialects.bulk_postgresql import PostgresqlBulk
+from hermes_state.dialects.bulk_sqlite import SqliteBulk
 from hermes_state.dialects.postgresql import PostgresqlOperations
 from hermes_state.dialects.sqlite import SqliteOperations
 
-__all__ = ["DialectOperations", "DriverStatement", "operations_for"]
+__all__ = ["BulkOperations", "DialectOperations", "DriverStatement", "bulk_for", "operations_for"]
 
 
 def operations_for(engine: sa.Engine) -> DialectOperations:
@@ -16,3 +19,8 @@ def operations_for(engine: sa.Engine) -> DialectOperations:
     if engine.dialect.name == "sqlite":
         return SqliteOperations(engine.dialect)
     return PostgresqlOperations(engine.dialect)
+
+
+def bulk_for(engine: sa.Engine) -> BulkOperations:
+    """How whole tables are moved out of the engine's database and into it."""
+    return SqliteBulk() if engine.dialect.name == "sqlite" else PostgresqlBulk()

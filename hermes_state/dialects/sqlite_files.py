@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from hermes_state.errors import StoreBusyError, StoreCorruptError, translate
+from hermes_state.driver_errors import translate
+from hermes_state.errors import StoreBusyError, StoreCorruptError
 
 Connection = sqlite3.Connection
 Progress = Callable[[int, int], None]

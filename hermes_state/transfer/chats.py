@@ -37,7 +37,7 @@ def chat_messages(value: Any) -> list[Any] | None:
     A message of ShareGPT gets ``role`` and ``content`` for ``from`` and ``value``; an unknown speaker becomes the role
     itself. The text under ``system`` that some files keep beside the messages comes first.
     """
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or "role" in value:
         return None
     key = next((key for key in _MESSAGE_KEYS if isinstance(value.get(key), list)), None)
     if key is None:

@@ -1,6 +1,7 @@
 """Recording transcript files turn by turn, through the flusher, as a live agent would (issue 2, item 7).
 
-A transcript file is UTF-8 text: one JSON message a line, or one JSON list of messages. Recording is idempotent: the
+A transcript file is UTF-8 text: one JSON message a line, one JSON list of messages, or one conversation object of OpenAI's or
+ShareGPT's kind. Recording is idempotent: the
 uid of a message is made of its position in the file and a digest of what it says, so the same file again, a longer
 copy of it, or a run after an interruption writes only what the session does not hold yet.
 """
@@ -21,6 +22,7 @@ from hermes_state.checkpoints import carried_items, is_checkpoint
 from hermes_state.errors import CompressionSessionClosedError, HermesStateError
 from hermes_state.store import SessionDB
 from hermes_state.text import is_usable_id
+from hermes_state.transfer.chats import chat_messages
 from hermes_state.transfer.readable import json_bytes
 
 SOURCE = "transcript"
@@ -99,8 +101,8 @@ def read_transcript(path: Path) -> Transcript:
         data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise TranscriptError(path, None, error.strerror or "it cannot be read") from error
-    found = _from_list(path, data) if data.lstrip().startswith(b"[") else _from_lines(path, data)
-    messages = [_checked(path, line, value) for line, value in found]
+    found = list(_from_whole(path, data) if _is_whole(data) else _from_lines(path, data))
+    messages = [_checked(path, line, value) for line, value in _of_chat(path, found)]
     if not messages:
         raise TranscriptError(path, None, "it holds no messages")
     return Transcript(path, messages)
@@ -173,9 +175,27 @@ def synthetic_checkpoint(size: int, seed: str) -> dict[str, str]:
     return item
 
 
-def _from_list(path: Path, data: bytes) -> Iterator[tuple[int | None, Any]]:
-    values = _parsed(path, None, data)
-    return ((None, value) for value in values)
+def _is_whole(data: bytes) -> bool:
+    """Whether the file is one JSON text: a list, or an object that goes on after its first line."""
+    first = data.lstrip().partition(b"\n")[0].strip()
+    return first.startswith(b"[") or first == b"{"
+
+
+def _from_whole(path: Path, data: bytes) -> Iterator[tuple[int | None, Any]]:
+    value = _parsed(path, None, data)
+    return ((None, each) for each in (value if isinstance(value, list) else [value]))
+
+
+def _of_chat(path: Path, found: list[tuple[int | None, Any]]) -> list[tuple[int | None, Any]]:
+    """The messages of the one conversation object that the file holds; the values themselves where it holds messages."""
+    chats = [(line, messages) for line, value in found if (messages := chat_messages(value)) is not None]
+    if not chats:
+        return found
+    if len(found) > 1:
+        reason = "it holds several conversations; `hermes-state import` makes a session of each"
+        raise TranscriptError(path, found[1][0], reason)
+    ((line, messages),) = chats
+    return [(line, message) for message in messages]
 
 
 def _from_lines(path: Path, data: bytes) -> Iterator[tuple[int | None, Any]]:

@@ -56,6 +56,34 @@ def test_lines_and_a_list_hold_the_same_messages(transcript: Write, tmp_path: Pa
     assert read_transcript(lines).messages == read_transcript(listed).messages == talk("user", "assistant")
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize(
+    "chat",
+    [
+        {"messages": talk("user", "assistant"), "tools": []},
+        {
+            "id": 7,
+            "conversations": [{"from": "human", "value": "text 0"}, {"from": "gpt", "value": "text 1"}],
+        },
+    ],
+)
+def test_one_conversation_of_another_program_is_a_transcript(
+    tmp_path: Path, chat: dict[str, object], indent: int | None
+) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(chat, indent=indent), encoding="utf-8")
+    assert read_transcript(path).messages == talk("user", "assistant")
+    path.write_text(json.dumps([chat], indent=indent), encoding="utf-8")
+    assert read_transcript(path).messages == talk("user", "assistant")
+
+
+def test_several_conversations_in_a_file_are_for_an_import(transcript: Write) -> None:
+    path = transcript([{"messages": talk("user")}, {"messages": talk("user")}])
+    with pytest.raises(TranscriptError, match="several conversations") as caught:
+        read_transcript(path)
+    assert caught.value.line == 2
+
+
 def test_byte_order_mark_blank_lines_and_carriage_returns_are_tolerated(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     path.write_bytes(b'\xef\xbb\xbf\r\n{"role": "user", "content": "a"}\r\n\r\n  \n{"role": "assistant"}')

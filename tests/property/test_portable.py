@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_state import SessionDB
-from tests.support import databases, strategies
+from tests.support import strategies
+from tests.support.pairs import PAIRS, store_urls
 from tests.support.raw import RawSql
 
 IDS = ["a", "b", "c", "é", "%"]
@@ -51,32 +51,15 @@ sessions = st.fixed_dictionaries(
 lists = st.lists(sessions, max_size=5, unique_by=lambda session: session["id"])
 
 
-@pytest.fixture(
-    params=["sqlite-sqlite"]
-    + [
-        pytest.param(pair, marks=pytest.mark.postgres)
-        for pair in ("sqlite-postgresql", "postgresql-sqlite", "postgresql-postgresql")
-    ]
-)
+@pytest.fixture(params=PAIRS)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[tuple[SessionDB, RawSql]]]:
     """Two empty stores and raw SQL beside each."""
-    urls = []
-    for number, backend in enumerate(request.param.split("-")):
-        if backend == "sqlite":
-            path = tmp_path / f"{number}.db"
-            shutil.copy(request.getfixturevalue("_sqlite_template"), path)
-            urls.append(f"sqlite:///{path}")
-        else:
-            template = request.getfixturevalue("_postgres_template").rpartition("/")[2]
-            urls.append(databases.create_database(request.getfixturevalue("postgres_url"), template))
-    opened = [(SessionDB(url=url), RawSql(url)) for url in urls]
-    yield opened
-    for db, raw in opened:
-        raw.close()
-        db.close()
-    for url in urls:
-        if url.startswith("postgresql"):
-            databases.drop_database(url)
+    with store_urls(request.param, request, tmp_path) as urls:
+        opened = [(SessionDB(url=url), RawSql(url)) for url in urls]
+        yield opened
+        for db, raw in opened:
+            raw.close()
+            db.close()
 
 
 def exact(value: Any) -> Any:

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 
 import hermes_state as hs
 from hermes_state import errors
-from hermes_state.errors import redact, translate
+from hermes_state.driver_errors import translate
+from hermes_state.errors import redact
 
 OPERATING = Path(__file__).parents[2] / "docs" / "operating.md"
 PUBLIC_ERRORS = [
@@ -58,6 +59,7 @@ EXAMPLES: list[tuple[hs.HermesStateError, type[Exception], bool, dict[str, Any]]
     (hs.SchemaBehindError("0001", "0002"), RuntimeError, False, {"have": "0001", "want": "0002"}),
     (hs.SchemaAheadError("0003", "0002"), RuntimeError, False, {"have": "0003", "want": "0002"}),
     (hs.SchemaMismatchError("column x"), RuntimeError, False, {"details": "column x"}),
+    (hs.StoreIncompleteError("copy", "x"), RuntimeError, False, {"operation": "copy", "source": "x"}),
     (hs.DowngradeRefusedError("2 rows"), RuntimeError, False, {"details": "2 rows"}),
 ]
 

@@ -20,7 +20,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_migrations" not in 
 
 # From the ground up: a module imports its own layer and those before it.
 LAYERS = (
-    ("errors", "text", "settings"),
+    ("errors", "driver_errors", "text", "settings"),
     ("records", "checkpoints", "lineage", "json_values"),
     ("codec", "payloads", "decoding", "salvage", "alternation"),
     ("types",),

@@ -1,0 +1,117 @@
+"""Moving whole tables out of PostgreSQL and into it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+import sqlalchemy as sa
+
+from hermes_state.dialects.bulk import BulkOperations, Dangling, Row, numbered
+from hermes_state.driver_errors import translate
+
+_ROWS_OF_A_FETCH = 50  # of 120 KB each they are 6 MB
+_COPIES = 0x68657273  # "hers": the lock under which copies decide about a target
+_LAST_VALUE = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}"
+
+
+class PostgresqlBulk(BulkOperations):
+    """PostgreSQL's forms; see the base class for what each does."""
+
+    checks_json = True
+
+    def scan(
+        self, conn: sa.Connection, table: sa.Table, columns: Sequence[sa.Column[Any]]
+    ) -> Generator[tuple[Any, Row]]:
+        """By primary key, through a cursor of the server."""
+        keys = list(table.primary_key.columns)
+        stmt = sa.select(*keys, *[column.label(f"c_{column.name}") for column in columns]).order_by(*keys)
+        streaming = {"stream_results": True, "max_row_buffer": _ROWS_OF_A_FETCH}
+        width = len(keys)
+        with closing(conn.execute(stmt, execution_options=streaming)) as found:
+            for row in found:
+                yield list(row[:width]), tuple(row[width:])
+
+    def dangling(
+        self,
+        conn: sa.Connection,  # noqa: ARG002
+        tables: Iterable[sa.Table],  # noqa: ARG002
+    ) -> dict[str, dict[Any, Dangling]]:
+        """None: PostgreSQL keeps references itself."""
+        return {}
+
+    def last_id(self, conn: sa.Connection, table: sa.Table) -> int:
+        """From the sequence behind the column."""
+        sequence = _sequence(conn, table)
+        return 0 if sequence is None else conn.scalar(sa.text(_LAST_VALUE.format(sequence=sequence))) or 0
+
+    def lock(self, conn: sa.Connection) -> None:
+        """An advisory lock of the transaction."""
+        conn.execute(sa.select(sa.func.pg_advisory_xact_lock(_COPIES)))
+
+    def prepare(self, conn: sa.Connection) -> None:
+        """Commits need not wait for the disk until the last one."""
+        with conn.begin():
+            conn.execute(sa.text("SET synchronous_commit = off"))
+
+    def settle(self, conn: sa.Connection) -> None:
+        """The log is written in order, so the last commit covers those before it."""
+        with conn.begin():
+            conn.execute(sa.text("SET synchronous_commit = on"))
+
+    def loosen(self, conn: sa.Connection, tables: Iterable[sa.Table]) -> dict[str, str]:
+        """Foreign keys: a row may come before the one that it refers to, and checking all at once is faster."""
+        taken: dict[str, str] = {}
+        for table in tables:
+            for key in table.foreign_key_constraints:
+                addition = sa.schema.AddConstraint(key, isolate_from_table=False)
+                taken[f"key:{key.name!s}"] = str(addition.compile(dialect=conn.dialect))
+                conn.execute(sa.schema.DropConstraint(key, if_exists=True))
+        return taken
+
+    def insert(
+        self, conn: sa.Connection, table: sa.Table, columns: Sequence[sa.Column[Any]], rows: Sequence[Row]
+    ) -> None:
+        """COPY."""
+        import psycopg
+
+        prepare = conn.dialect.identifier_preparer
+        names = ", ".join(prepare.quote(column.name) for column in columns)
+        driver: Any = conn.connection.driver_connection
+        try:
+            with (
+                driver.cursor() as cursor,
+                cursor.copy(f"COPY {prepare.format_table(table)} ({names}) FROM STDIN") as copy,
+            ):
+                for row in rows:
+                    copy.write_row(row)
+        except psycopg.Error as error:
+            # SQLAlchemy is not asked here, so it cannot translate.
+            raise translate(error) or error from error
+
+    def tighten(self, conn: sa.Connection, loosened: dict[str, str]) -> None:
+        """Foreign keys again; adding one checks every row."""
+        for statement in loosened.values():
+            conn.exec_driver_sql(statement)
+
+    def set_last_id(self, conn: sa.Connection, table: sa.Table, last_id: int) -> None:
+        """Never backwards."""
+        sequence = _sequence(conn, table)
+        if sequence is None:
+            return
+        highest = max(last_id, self.last_id(conn, table))
+        if highest:
+            conn.execute(sa.select(sa.func.setval(sequence, highest)))
+
+    def analyze(self, conn: sa.Connection) -> None:
+        """The statistics of this database."""
+        conn.execute(sa.text("ANALYZE"))
+
+
+def _sequence(conn: sa.Connection, table: sa.Table) -> str | None:
+    column = numbered(table)
+    if column is None:
+        return None
+    name = conn.dialect.identifier_preparer.format_table(table)
+    return conn.scalar(sa.select(sa.func.pg_get_serial_sequence(name, column.name)))
