@@ -69,6 +69,14 @@ MEANINGS = {
         "compacted": "summarised away",
         "superseded_by": "row that carries this one on, of a rewound row that a compaction replaced by a copy",
     },
+    "message_reactions": {
+        "session_id": "the session in which somebody reacted",
+        "message_uid": "the message, in whatever row it stands now",
+        "actor": "who reacts, 1 to 512 characters; one reaction each",
+        "emoji": "at most 64 characters",
+        "set_at": "when; shown, never an order of the conversation",
+        "seen": "whether `take_unseen_reactions` has handed it out",
+    },
     "state_meta": {"key": "1 to 512 characters"},
     "system_prompts": {"hash": "SHA-256 of the prompt in hexadecimal"},
     "compression_locks": {

@@ -1,4 +1,4 @@
-"""The tables: sessions, messages, state_meta, system_prompts and the two of leases. No behaviour.
+"""The tables: sessions, messages and their reactions, state_meta, system_prompts and the two of leases. No behaviour.
 
 Table and column names are those of the known store, because other programs read and write these tables
 (CONTRACT.md section 6). Hence: every NOT NULL column but primary keys and ``messages.session_id`` has a server
@@ -253,6 +253,29 @@ class MessageRow(Base):
         ),
         # Without AUTOINCREMENT SQLite hands the highest id out again after a delete.
         {"sqlite_autoincrement": True},
+    )
+
+
+class MessageReactionRow(Base):
+    """What somebody thinks of a message, one for each ``actor``; it belongs to the message, not to one of its rows.
+
+    So the key names the uid, which a compaction carries on. No foreign key leads to the message: its row changes.
+    """
+
+    __tablename__ = "message_reactions"
+
+    session_id: Mapped[Id] = mapped_column(primary_key=True)
+    message_uid: Mapped[Id] = mapped_column(primary_key=True)
+    actor: Mapped[Id] = mapped_column(primary_key=True)
+    emoji: Mapped[str] = mapped_column(server_default=sa.text("'?'"))
+    set_at: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+    seen: Mapped[Off]
+
+    __table_args__ = (
+        sa.ForeignKeyConstraint(["session_id"], ["sessions.id"], ondelete="CASCADE"),
+        _length_check("message_uid"),
+        _length_check("actor"),
+        _boolean_check("seen"),
     )
 
 

@@ -93,6 +93,22 @@ class RecentUserMessage(TypedDict):
     preview: str
 
 
+class MessageReaction(TypedDict):
+    """What somebody thinks of a message; at most one for each actor."""
+
+    row_id: int
+    """The newest row of the message that is shown."""
+    message_uid: str
+    role: str
+    """Whose the message is."""
+    actor: str
+    emoji: str
+    set_at: float
+    """Seconds since the epoch."""
+    seen: bool
+    """Whether ``take_unseen_reactions`` has handed it out."""
+
+
 class RewindResult(TypedDict):
     """What a rewind did: how many rows it took back, the target as it stood before, and the last active row's id."""
 

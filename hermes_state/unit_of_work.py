@@ -21,6 +21,7 @@ from hermes_state.repositories.lineages import LineageRepository
 from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.meta import MetaRepository
 from hermes_state.repositories.portable import PortableRepository
+from hermes_state.repositories.reactions import ReactionRepository
 from hermes_state.repositories.sessions import SessionRepository
 from hermes_state.repositories.space import SpaceRepository
 
@@ -102,6 +103,11 @@ class UnitOfWork:
     def leases(self) -> LeaseRepository:
         """Leases, cool-downs and counters of the compactor inside this transaction."""
         return LeaseRepository(self._transaction)
+
+    @cached_property
+    def reactions(self) -> ReactionRepository:
+        """Reactions to messages inside this transaction."""
+        return ReactionRepository(self._transaction)
 
     @cached_property
     def meta(self) -> MetaRepository:

@@ -9,6 +9,7 @@ from hermes_state.store.lookups import LookupVerbs
 from hermes_state.store.messages import MessageVerbs
 from hermes_state.store.notes import NoteVerbs
 from hermes_state.store.portable import PortableVerbs
+from hermes_state.store.reactions import ReactionVerbs
 from hermes_state.store.sessions import SessionVerbs
 from hermes_state.store.space import SpaceVerbs
 from hermes_state.store.views import ViewVerbs
@@ -22,6 +23,7 @@ class SessionDB(
     LookupVerbs,
     ViewVerbs,
     EditVerbs,
+    ReactionVerbs,
     KnownNameVerbs,
     LeaseVerbs,
     NoteVerbs,

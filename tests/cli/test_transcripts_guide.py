@@ -20,5 +20,5 @@ def test_the_blocks_of_the_guide_print_what_the_guide_says(
         exec(compile(block, str(PAGE), "exec"), names)
     printed = capsys.readouterr().out.splitlines()
     names["db"].close()  # type: ignore[attr-defined]
-    assert len(printed) == 2
+    assert len(printed) == 3
     assert all(f"This prints `{line}`" in text for line in printed)

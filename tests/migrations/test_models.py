@@ -22,10 +22,11 @@ def named(column: sa.Column[object]) -> str:
     return f"{column.table.name}.{column.name}"
 
 
-def test_the_tables_are_those_of_the_known_store() -> None:
+def test_the_tables_are_those_of_the_known_store_and_of_reactions() -> None:
     assert set(metadata.tables) == {
         "sessions",
         "messages",
+        "message_reactions",
         "state_meta",
         "system_prompts",
         "compression_locks",
@@ -39,6 +40,9 @@ def test_every_mandatory_column_has_a_server_default() -> None:
     assert mandatory == {
         "sessions.id",
         "messages.session_id",
+        "message_reactions.session_id",
+        "message_reactions.message_uid",
+        "message_reactions.actor",
         "state_meta.key",
         "system_prompts.hash",
         "system_prompts.prompt",
@@ -104,6 +108,7 @@ def test_no_foreign_key_spans_sessions_other_than_through_sessions() -> None:
     }
     assert targets == {
         "messages.session_id": ("sessions.id", "CASCADE"),
+        "message_reactions.session_id": ("sessions.id", "CASCADE"),
         "sessions.parent_session_id": ("sessions.id", "SET NULL"),
     }
 
