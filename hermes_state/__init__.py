@@ -45,6 +45,7 @@ from hermes_state.errors import (
 from hermes_state.records import (
     AnchoredView,
     ConversationMessage,
+    DelegationDelivery,
     ImportReport,
     MessageReaction,
     MessageRecord,
@@ -72,6 +73,7 @@ __all__ = [
     "CompressionSessionClosedError",
     "ConstraintViolationError",
     "ConversationMessage",
+    "DelegationDelivery",
     "DowngradeRefusedError",
     "HermesStateError",
     "ImportLimits",

@@ -93,6 +93,14 @@ class RecentUserMessage(TypedDict):
     preview: str
 
 
+class DelegationDelivery(NamedTuple):
+    """Where the message of a delegation stands, and whether this call has appended it."""
+
+    session_id: str
+    row_id: int
+    is_new: bool
+
+
 class MessageReaction(TypedDict):
     """What somebody thinks of a message; at most one for each actor."""
 

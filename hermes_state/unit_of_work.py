@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from hermes_state.dialects import DialectOperations
 from hermes_state.errors import StoreBusyError, UnitOfWorkOpenError
 from hermes_state.repositories.base import Transaction
+from hermes_state.repositories.deliveries import DeliveryRepository
 from hermes_state.repositories.leases import LeaseRepository
 from hermes_state.repositories.lineages import LineageRepository
 from hermes_state.repositories.messages import MessageRepository
@@ -103,6 +104,11 @@ class UnitOfWork:
     def leases(self) -> LeaseRepository:
         """Leases, cool-downs and counters of the compactor inside this transaction."""
         return LeaseRepository(self._transaction)
+
+    @cached_property
+    def deliveries(self) -> DeliveryRepository:
+        """Results of delegates inside this transaction."""
+        return DeliveryRepository(self._transaction)
 
     @cached_property
     def reactions(self) -> ReactionRepository:

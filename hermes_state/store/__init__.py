@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes_state.store.deliveries import DeliveryVerbs
 from hermes_state.store.edits import EditVerbs
 from hermes_state.store.known_names import KnownNameVerbs
 from hermes_state.store.leases import LeaseVerbs
@@ -20,6 +21,7 @@ __all__ = ["SessionDB"]
 class SessionDB(
     SessionVerbs,
     MessageVerbs,
+    DeliveryVerbs,
     LookupVerbs,
     ViewVerbs,
     EditVerbs,
