@@ -81,7 +81,7 @@ class DeliveryRepository(Repository):
             else:
                 return tip
 
-    def _delivered(self, tip: str, uid: str) -> sa.Row[Any] | None:
+    def _delivered(self, tip: str, uid: str) -> sa.Row[Any, Any] | None:
         """The row of the delivery in the session or in one that it continues, the newest one, whatever its state."""
         is_in = self._operations.is_any_of(_MESSAGES.c.session_id, "chain")
         stmt = sa.select(_MESSAGES.c.session_id, _MESSAGES.c.id).where(is_in, _MESSAGES.c.message_uid == uid)
