@@ -299,7 +299,7 @@ class StoreIncompleteError(SchemaError):
         self.source = source
         super().__init__(
             f"this store is incomplete: `hermes-state {operation}` from {source} has not finished; "
-            "run the same command again, it goes on where it was"
+            "run the same command again"
         )
 
 

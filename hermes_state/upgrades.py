@@ -43,8 +43,8 @@ _VERSION_TABLE = "alembic_version"
 _OUR_REVISION = re.compile(r"\d{4}")
 _UNTOUCHED = "it was left untouched; give a database, or on PostgreSQL a schema, of its own"
 _OLDER_STORE = (
-    "an older or foreign store; it was left untouched; this release does not adopt it yet: "
-    "give a file or database of its own"
+    "an older or foreign store; it was left untouched; `hermes-state adopt FILE --into TARGET` copies an older one "
+    "into a file or database of its own"
 )
 
 # Tables and columns of the names we use, one statement each. Views count, since they are in the way too.

@@ -1,0 +1,308 @@
+"""The messages of an older store: each row becomes the row that an append of the same message would have made."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_state.codec import (
+    ASSISTANT_ONLY,
+    END_OF_TIME,
+    MAX_ROLE_CHARACTERS,
+    MESSAGE_COLUMNS,
+    PLACE,
+    REFUSED_KEY,
+    EncodedMessage,
+    encode_message,
+)
+from hermes_state.errors import InvalidMessageError
+from hermes_state.json_values import load_json
+from hermes_state.salvage import Refusal, cut, storable, text_form
+from hermes_state.text import clean_text, has_surrogate, is_usable_id
+from hermes_state.transfer.adoption import values
+from hermes_state.transfer.adoption.notebook import Notebook
+
+_TABLE = "messages"
+_MARK = "\0json:"
+"""How the older stores begin content that is no text (known store, section 3.1)."""
+_MOST_ATTEMPTS = 4
+_JSON = (
+    "tool_calls",
+    "reasoning_details",
+    "codex_reasoning_items",
+    "codex_message_items",
+    "display_metadata",
+)
+_REPLAY = frozenset(("reasoning_details", "codex_reasoning_items", "codex_message_items"))
+_TEXT = (
+    "content", "tool_call_id", "tool_name", "finish_reason", "reasoning", "reasoning_content", "effect_disposition",
+    "api_content", "display_kind",
+)  # fmt: skip
+_IDS = ("message_uid", "platform_message_id")
+_GIVEN = ("role", *_TEXT, *_JSON, *_IDS)
+_NUMBERS = ("session_id", "timestamp", "token_count", "observed", "active", "compacted")
+# Worked out from other columns by the triggers of the older store.
+_DERIVED = ("id", "display_identity", "display_order")
+_ITEMS, _TIMESTAMP, _UID = PLACE["codex_reasoning_items"], PLACE["timestamp"], PLACE["message_uid"]
+_ACTIVE = PLACE["active"]
+KEPT = "left empty, its text is kept under the key _refused"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What is known of a session whose messages are being read."""
+
+    last_time: float
+    active: int = 0
+    calls: int = 0
+    has_messages: bool = False
+    newest_carrier: tuple[int, int] | None = None
+    """The older and the new id of the newest active row with a checkpoint."""
+
+
+class MessageConverter:
+    """Makes the rows of messages, in ``MESSAGE_COLUMNS`` order."""
+
+    def __init__(self, columns: Sequence[str], notebook: Notebook, max_text_bytes: int) -> None:
+        """``columns``: those of the older store's rows."""
+        self._notebook = notebook
+        self._limit = max_text_bytes
+        places = {name: place for place, name in enumerate(columns)}
+        self._given = [(name, places[name]) for name in _GIVEN if name in places]
+        self._numbers = [places[name] for name in _NUMBERS[1:]]
+        self._session = places["session_id"]
+        known = {*_GIVEN, *_NUMBERS, *_DERIVED}
+        self._others = [(name, place) for name, place in places.items() if name not in known]
+        self._has_uids = "message_uid" in places
+        self._uids = _SeenUids() if self._has_uids else None
+
+    def close(self) -> None:
+        """Gives the memory of uids back."""
+        if self._uids is not None:
+            self._uids.close()
+
+    def old_session_id(self, row: Sequence[Any]) -> Any:
+        """The session that a row of the older store names."""
+        return row[self._session]
+
+    def convert(self, row: Sequence[Any], session_id: str, last_time: float) -> EncodedMessage:
+        """The message of a row. ``last_time`` stands in for a time that is none."""
+        row_id = row[0]
+        message = {name: row[place] for name, place in self._given if row[place] is not None}
+        if bytes in map(type, message.values()):
+            self._decode(row_id, message)
+        self._take_numbers(row_id, message, [row[place] for place in self._numbers], last_time)
+        if self._others:
+            self._take_others(message, row)
+        role = message.get("role")
+        if not isinstance(role, str) or not 0 < len(role) <= MAX_ROLE_CHARACTERS:
+            self._refuse(row_id, message, "role", "no role", "became unknown")
+            message["role"] = "unknown"
+        for name in _IDS:
+            if name in message and not is_usable_id(message[name]):
+                self._mend_id(row_id, message, name)
+        if self._uids is None or not self._uids.take(session_id, message.get("message_uid")):
+            self._give_uid(row_id, session_id, message)
+        if message["role"] != "assistant" and not ASSISTANT_ONLY.isdisjoint(message):
+            self._gate(row_id, message)
+        given = dict(message)
+        content = message.get("content")
+        if content is not None and content.startswith(_MARK):
+            self._take_parts(message, content)
+        encoded = self._encoded(row_id, session_id, message)
+        self._note_changes(row_id, given, message, encoded.values)
+        return encoded
+
+    def _decode(self, row_id: int, message: dict[str, Any]) -> None:
+        for name, value in message.items():
+            if isinstance(value, bytes):
+                message[name] = text = value.decode("utf-8", "surrogateescape")
+                if clean_text(text) is text:  # else it is written down where it is cleaned
+                    self._note(row_id, name, values.BYTES_AS_TEXT, value)
+
+    def _take_numbers(self, row_id: int, message: dict[str, Any], given: list[Any], last_time: float) -> None:
+        timestamp, tokens, observed, active, compacted = given
+        if type(timestamp) is not float or not 0 <= timestamp < END_OF_TIME:
+            found, rule = values.as_time(timestamp)
+            if found is None:
+                found, rule = (
+                    last_time,
+                    f"{values.NO_TIME}: became that of the message before, or of the session",
+                )
+            self._note(row_id, "timestamp", rule, timestamp)
+            timestamp = found
+        message["timestamp"] = timestamp
+        if tokens is not None:
+            found, rule = values.as_count(tokens)
+            if rule == values.NO_NUMBER:
+                self._refuse(row_id, message, "token_count", rule, KEPT, tokens)
+            else:
+                self._note(row_id, "token_count", rule, tokens)
+            message["token_count"] = found
+        message["observed"] = self._truth(row_id, "observed", observed, default=False)
+        message["active"] = self._truth(row_id, "active", active, default=True)
+        message["compacted"] = self._truth(row_id, "compacted", compacted, default=False)
+        if message["active"] and message["compacted"]:
+            # The older store's restore makes such rows; what it sends to the model is decided by ``active`` alone.
+            message["compacted"] = False
+            self._note(row_id, "compacted", "active and compacted at once: it is active", compacted)
+
+    def _truth(self, row_id: int, name: str, value: Any, *, default: bool) -> bool:
+        if type(value) is int and value in (0, 1):
+            return value == 1
+        found, rule = values.as_truth(value, default)
+        self._note(row_id, name, rule, value)
+        return bool(found)
+
+    def _take_others(self, message: dict[str, Any], row: Sequence[Any]) -> None:
+        """Columns that this package does not have become unknown keys."""
+        for name, place in self._others:
+            value = row[place]
+            if value not in (None, "", 0):
+                message[name.lstrip("_") or name] = text_form(value) if isinstance(value, bytes) else value
+
+    def _mend_id(self, row_id: int, message: dict[str, Any], name: str) -> None:
+        found, rule = values.as_id(message[name])
+        self._note(row_id, name, rule, message[name])
+        message[name] = found
+
+    def _give_uid(self, row_id: int, session_id: str, message: dict[str, Any]) -> None:
+        taken = message.get("message_uid")
+        uid = f"adopted-{row_id}"
+        while self._uids is not None and not self._uids.take(session_id, uid):
+            uid = f"{uid}-2"
+        if taken is not None:
+            self._note(row_id, "message_uid", f"another message of the session has it: now {uid!r}", taken)
+        message["message_uid"] = uid
+
+    def _gate(self, row_id: int, message: dict[str, Any]) -> None:
+        for name in ASSISTANT_ONLY.intersection(message):
+            value = message.pop(name)
+            if value not in ("", "[]", "{}", "null", '""'):
+                self._refuse(row_id, message, name, "only the assistant's messages have it", KEPT, value)
+
+    def _take_parts(self, message: dict[str, Any], content: str) -> None:
+        try:
+            parts = load_json(content[len(_MARK) :])
+        except ValueError:
+            return  # a text that begins like that; its NUL is replaced as any other
+        if isinstance(parts, (list, dict)):
+            message["content"] = parts
+
+    def _encoded(self, row_id: int, session_id: str, message: dict[str, Any]) -> EncodedMessage:
+        for name in _JSON:
+            text = message.get(name)
+            if text is not None and (text[:1] == '"' or has_surrogate(text)):
+                message[name] = self._cleaner_json(row_id, name, text)
+        attempts: dict[str | None, int] = {}
+        while True:
+            try:
+                return encode_message(
+                    message, 0, session_id=session_id, max_text_bytes=self._limit, stored_states=True
+                )
+            except InvalidMessageError as error:
+                attempt = attempts.get(error.field, 0)
+                attempts[error.field] = attempt + 1
+                if attempt > _MOST_ATTEMPTS:
+                    raise
+                mended, refusals = storable(message, error, limit=self._limit, attempt=attempt)
+                message.clear()
+                message.update(mended)
+                for refusal in refusals if attempt == 0 else []:
+                    self._note_refusal(row_id, refusal)
+
+    def _note_refusal(self, row_id: int, refusal: Refusal) -> None:
+        rule = f"{refusal['reason'].partition(':')[0]}: kept as far as it can be, its text under the key _refused"
+        self._note(row_id, refusal["key"], rule, refusal["text"])
+
+    def _cleaner_json(self, row_id: int, name: str, text: str) -> str:
+        if has_surrogate(text):
+            self._note(row_id, name, values.UNREADABLE, text)
+            text = clean_text(text)
+        if text[:1] == '"' and text not in ('""', '"null"'):
+            self._note(row_id, name, values.UNWRAPPED, text)
+        return text
+
+    def _refuse(
+        self, row_id: int, message: dict[str, Any], name: str, reason: str, outcome: str, value: Any = None
+    ) -> None:
+        value = message.get(name) if value is None else value
+        self._note(row_id, name, f"{reason}: {outcome}", value)
+        text = cut(text_form(value), self._limit // 16)
+        message.setdefault(REFUSED_KEY, []).append({"key": name, "reason": reason, "text": text})
+
+    def _note_changes(
+        self, row_id: int, given: dict[str, Any], message: dict[str, Any], stored: list[Any]
+    ) -> None:
+        """Writes down what the encoder cleaned without a word."""
+        for name in _TEXT:
+            text = given.get(name)
+            if text is not None and stored[PLACE[name]] != text and message.get(name) is text:
+                self._note(row_id, name, values.UNREADABLE, text)
+        if given["role"] != stored[PLACE["role"]]:
+            self._note(row_id, "role", values.UNREADABLE, given["role"])
+        for name, column in (
+            ("content", "content_parts"),
+            ("tool_calls", "tool_calls"),
+            ("display_metadata",) * 2,
+        ):
+            text = given.get(name)
+            if text is not None and "\\u" in text and stored[PLACE[column]] is not None:
+                start = len(_MARK) if name == "content" else 0
+                if not _same(text[start:], stored[PLACE[column]]):
+                    self._note(row_id, name, values.UNREADABLE, text)
+
+    def _note(self, row_id: int, column: str, rule: str | None, value: Any) -> None:
+        if rule is not None:
+            self._notebook.add(_TABLE, row_id, column, rule, value)
+
+
+class _SeenUids:
+    """Which uids a session has, in a temporary file of SQLite's: a large store has more than memory should hold."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect("", isolation_level=None)
+        self._connection.execute(
+            "CREATE TABLE seen (session_id, uid, PRIMARY KEY (session_id, uid)) WITHOUT ROWID"
+        )
+        self._connection.execute("BEGIN")
+
+    def take(self, session_id: str, uid: Any) -> bool:
+        """Whether ``uid`` was free; it no longer is."""
+        if uid is None:
+            return False
+        with closing(
+            self._connection.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (session_id, uid))
+        ) as done:
+            return done.rowcount == 1
+
+    def close(self) -> None:
+        """Deletes the file."""
+        self._connection.close()
+
+
+def _same(text: str, stored: str) -> bool:
+    value = load_json(text)
+    return bool((load_json(value) if isinstance(value, str) and value else value) == load_json(stored))
+
+
+def count_into(tally: Tally, ids: tuple[int, int], encoded: EncodedMessage) -> None:
+    """Counts a message into its session; ``ids`` are the older and the new one."""
+    tally.has_messages = True
+    tally.last_time = encoded.values[_TIMESTAMP]
+    if encoded.values[_ACTIVE]:
+        tally.active += 1
+        tally.calls += encoded.tool_call_count
+        if encoded.is_carrier:
+            tally.newest_carrier = ids
+
+
+def loaded(row_id: int, encoded: EncodedMessage) -> tuple[Any, ...]:
+    """The values of ``LOADED_COLUMNS``."""
+    return (row_id, *encoded.values)
+
+
+LOADED_COLUMNS = ("id", *MESSAGE_COLUMNS)

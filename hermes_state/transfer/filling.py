@@ -1,0 +1,115 @@
+"""Filling a store from another one: claimed by one process, marked as incomplete until the end (field report R3)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from hermes_state import upgrades
+from hermes_state.dialects import bulk_for
+from hermes_state.dialects.bulk import Row
+from hermes_state.errors import HermesStateError
+from hermes_state.models import metadata
+from hermes_state.repositories.lease_holders import local_lease_holder
+from hermes_state.transfer.completeness import IncompleteMark
+from hermes_state.transfer.copying import TargetNotEmptyError
+
+
+class Filling:
+    """A store that ``operation`` fills from ``source``. ``conn`` is its only connection, without an open transaction."""
+
+    def __init__(self, conn: sa.Connection, operation: str, source: str) -> None:
+        self._conn = conn
+        self._operation = operation
+        self._source = source
+        self._tables = metadata.sorted_tables
+        self._loosened: dict[str, str] = {}
+        self.bulk = bulk_for(conn.engine)
+        self.mark = IncompleteMark(conn, local_lease_holder(f"{operation} {uuid4().hex}"))
+
+    @contextmanager
+    def claimed(self, *, restart: bool) -> Iterator[None]:
+        """Marks the store as ours and incomplete for the block; what an earlier run has written is thrown away.
+
+        After a failure the store stays marked, and the next run may begin at once. ``restart`` takes a store over that another
+        operation or source has begun to fill. Raises ``TargetNotEmptyError``,
+        ``OperationRunningError``, ``OtherOperationError`` and the schema errors.
+        """
+        self.bulk.prepare(self._conn)
+        if not self._begun_before(restart=restart):
+            upgrades.upgrade(self._conn.engine)
+            if not self._begun_before(restart=restart):
+                self._begin()
+        try:
+            yield
+        except BaseException:
+            self._release()
+            raise
+
+    @contextmanager
+    def completing(self) -> Iterator[sa.Connection]:
+        """The last transaction: keys and indices are put back, then comes the block, then the mark goes."""
+        self.bulk.settle(self._conn)
+        with self._conn.begin():
+            self.mark.put("phase", "completing", time.time())
+            self.bulk.tighten(self._conn, self._loosened)
+            yield self._conn
+            self.bulk.analyze(self._conn)
+            self.mark.remove()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """A part of the work; ``LostTargetError`` when somebody else took the store over."""
+        with self._conn.begin():
+            self.mark.put("phase", "filling", time.time())
+            yield self._conn
+
+    def load(self, table: sa.Table, names: Sequence[str], rows: Sequence[Row]) -> None:
+        """Inserts rows in the running transaction, values in the order of ``names``."""
+        if rows:
+            self.bulk.insert(self._conn, table, [table.c[name] for name in names], rows)
+
+    def _begun_before(self, *, restart: bool) -> bool:
+        with self._conn.begin():
+            self.bulk.lock(self._conn)
+            notes = self.mark.notes()
+            if not notes:
+                return False
+            operation = notes.get("operation", self._operation) if restart else self._operation
+            self.mark.take_over(notes, operation, None if restart else self._source, time.time())
+            before = json.loads(notes.get("loosened", "{}"))
+            loosened = before | self.bulk.loosen(self._conn, self._tables)
+            for table in reversed(self._tables):
+                self._conn.execute(sa.delete(table))
+            self.mark.remove()
+            self._set_mark(loosened)
+        return True
+
+    def _begin(self) -> None:
+        with self._conn.begin():
+            self.bulk.lock(self._conn)
+            upgrades.check_schema(self._conn)
+            taken = [
+                table.name
+                for table in self._tables
+                if self._conn.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first()
+            ]
+            if taken:
+                raise TargetNotEmptyError(taken)
+            self._set_mark(self.bulk.loosen(self._conn, self._tables))
+
+    def _set_mark(self, loosened: dict[str, str]) -> None:
+        self.mark.create(self._operation, self._source, time.time())
+        self.mark.put("loosened", loosened, time.time())
+        self._loosened = loosened
+
+    def _release(self) -> None:
+        """Lets the next run go on; when that fails too, the end of this process does."""
+        with contextlib.suppress(HermesStateError), self._conn.begin():
+            self.mark.release(time.time())
