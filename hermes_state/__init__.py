@@ -56,7 +56,11 @@ from hermes_state.records import (
     ResumeConversations,
     SessionRecord,
 )
-from hermes_state.repositories.compression_state import CompressionCooldown, CompressionCounters
+from hermes_state.repositories.compression_state import (
+    CompressionCooldown,
+    CompressionCounters,
+    CooldownSnapshot,
+)
 from hermes_state.repositories.import_entries import ImportLimits
 from hermes_state.repositories.lease_holders import local_lease_holder
 from hermes_state.settings import Settings
@@ -73,6 +77,7 @@ __all__ = [
     "CompressionSessionClosedError",
     "ConstraintViolationError",
     "ConversationMessage",
+    "CooldownSnapshot",
     "DelegationDelivery",
     "DowngradeRefusedError",
     "HermesStateError",

@@ -6,7 +6,7 @@ The columns stand in ``sessions``. Unknown sessions are read as ``None`` and nev
 from __future__ import annotations
 
 import math
-from typing import Any, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 import sqlalchemy as sa
 
@@ -26,6 +26,13 @@ class CompressionCooldown(TypedDict):
 
     cooldown_until: float
     remaining_seconds: float
+    error: str | None
+
+
+class CooldownSnapshot(NamedTuple):
+    """What a session holds of a cool-down, also when it is past: its end in epoch seconds, the failure's text."""
+
+    cooldown_until: float | None
     error: str | None
 
 
@@ -71,6 +78,27 @@ class CompressionState(Repository):
     def clear_compression_failure_cooldown(self, session_id: str) -> None:
         """Ends the cool-down and forgets its error."""
         self._set(session_id, {"compression_failure_cooldown_until": None, "compression_failure_error": None})
+
+    def snapshot_compression_failure_cooldown(self, session_id: str) -> CooldownSnapshot | None:
+        """The cool-down as it is stored, past or not; ``None`` for an unknown session."""
+        columns = (_SESSIONS.c.compression_failure_cooldown_until, _SESSIONS.c.compression_failure_error)
+        with self._transaction.verb() as conn:
+            if not is_usable_id(session_id):
+                return None
+            row = conn.execute(sa.select(*columns).where(_SESSIONS.c.id == session_id)).first()
+        return None if row is None else CooldownSnapshot(*row)
+
+    def restore_compression_failure_cooldown(self, session_id: str, snapshot: CooldownSnapshot) -> None:
+        """Stores exactly what the snapshot holds, a shorter cool-down too: what was tried meanwhile did not take place.
+
+        Raises ``InvalidArgumentError`` for a time that is no finite number and for a text above the limit.
+        """
+        until, error = snapshot
+        values = {
+            "compression_failure_cooldown_until": None if until is None else _number("snapshot", until),
+            "compression_failure_error": self._checked_error(error),
+        }
+        self._set(session_id, values)
 
     def get_compression_counters(self, session_id: str) -> CompressionCounters | None:
         """All counters and the recovery deadline; ``None`` for an unknown session."""

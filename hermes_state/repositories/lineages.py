@@ -84,6 +84,18 @@ class LineageRepository(LineageLookups):
             self._sessions.reopen(session_id)
         return True
 
+    def reopen_if_explicitly_closed(self, session_id: str) -> bool:
+        """Opens a session that was ended for any reason but compression; whether it did."""
+        is_compressed = _SESSIONS.c.end_reason.is_not_distinct_from(_COMPRESSION)
+        stmt = (
+            sa.update(_SESSIONS)
+            .where(_SESSIONS.c.id == session_id, _SESSIONS.c.ended_at.is_not(None), ~is_compressed)
+            .values(ended_at=None, end_reason=None)
+            .returning(_SESSIONS.c.id)
+        )
+        with self._transaction.verb() as conn:
+            return is_usable_id(session_id) and conn.execute(stmt).first() is not None
+
     def finalize_orphaned(self) -> int:
         """Ends continuations that a crashed compaction left open; returns their number.
 

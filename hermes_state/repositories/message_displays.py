@@ -22,7 +22,7 @@ from hermes_state.text import is_usable_id
 _MESSAGES = rows.MESSAGES
 _COLUMNS = (*PLACED_CONVERSATION_COLUMNS, "active")
 _ID, _ACTIVE = _COLUMNS.index("id"), _COLUMNS.index("active")
-_SESSION, _UID = _COLUMNS.index("session_id"), _COLUMNS.index("message_uid")
+_SESSION = _COLUMNS.index("session_id")
 _KIND = _COLUMNS.index("display_kind")
 
 
@@ -51,26 +51,9 @@ class MessageDisplays(MessageViews):
         return [message for message in shown if not own.items() <= message.items()]
 
     def _display(self, session_ids: Sequence[str], found: Sequence[rows.Row]) -> list[ConversationMessage]:
-        last = self._last_places(session_ids, found) if len(session_ids) > 1 else {}
-        place = {session_id: number for number, session_id in enumerate(session_ids)}
-        shown = [
-            decode_persisted(row[:-1])
-            for row in found
-            if row[_KIND] != HIDDEN and last.get(row[_UID], 0) <= place[row[_SESSION]]
-        ]
-        return without_repeated_questions(shown) if len(session_ids) > 1 else shown
-
-    def _last_places(self, session_ids: Sequence[str], found: Sequence[rows.Row]) -> dict[str, int]:
-        """By uid, the number of the last session that holds the message, also of one that was taken back there."""
-        place = {session_id: number for number, session_id in enumerate(session_ids)}
-        stmt = self._operations.compiled("displays.taken_back", self._taken_back)
-        with self._transaction.verb() as conn:
-            taken_back = stmt.execute(conn, wanted=self._operations.list_value(session_ids)).fetchall()
-        holders = [*taken_back, *((row[_SESSION], row[_UID]) for row in found)]
-        last: dict[str, int] = {}
-        for session_id, uid in holders:
-            last[uid] = max(last.get(uid, 0), place[session_id])
-        return last
+        shown = [row for row in self.each_once(session_ids, found) if row[_KIND] != HIDDEN]
+        messages = [decode_persisted(row[:-1]) for row in shown]
+        return without_repeated_questions(messages) if len(session_ids) > 1 else messages
 
     def _visible_rows(self, session_ids: Sequence[str]) -> list[rows.Row]:
         stmt = self._operations.compiled("displays.rows", self._visible)
@@ -83,13 +66,5 @@ class MessageDisplays(MessageViews):
 
     def _visible(self) -> sa.Executable:
         columns = [_MESSAGES.c[name] for name in _COLUMNS]
-        return sa.select(*columns).where(self._is_wanted(), rows.VISIBLE)
-
-    def _taken_back(self) -> sa.Executable:
-        columns = (_MESSAGES.c.session_id, _MESSAGES.c.message_uid)
-        return sa.select(*columns).where(
-            self._is_wanted(), ~rows.VISIBLE, _MESSAGES.c.superseded_by.is_(None)
-        )
-
-    def _is_wanted(self) -> sa.ColumnElement[bool]:
-        return self._operations.is_any_of(_MESSAGES.c.session_id, "wanted")
+        is_wanted = self._operations.is_any_of(_MESSAGES.c.session_id, "wanted")
+        return sa.select(*columns).where(is_wanted, rows.VISIBLE)

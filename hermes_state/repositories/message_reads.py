@@ -24,6 +24,7 @@ from hermes_state.text import is_usable_id
 
 _MESSAGES = rows.MESSAGES
 _SESSION = PLACED_CONVERSATION_COLUMNS.index("session_id")
+_UID = PLACED_CONVERSATION_COLUMNS.index("message_uid")
 _BOUNDS = {"after_id": _MESSAGES.c.id.__gt__, "before_id": _MESSAGES.c.id.__lt__}
 
 
@@ -73,14 +74,20 @@ class MessageReads(MessageLookups):
         include_row_ids: bool = False,
         repair_alternation: bool = False,
         stamped: bool = False,
+        include_compacted: bool = False,
     ) -> list[ConversationMessage]:
-        """The messages as they are sent to a model, session after session, in insertion order; one statement.
+        """The messages as they are sent to a model, session after session, in insertion order.
 
-        Of several sessions a user text repeated before any answer comes once (CONTRACT.md section 2).
+        Of several sessions a message that the later one carries on comes once, there, and so does a user text repeated before any
+        answer (CONTRACT.md section 2); with ``include_inactive`` every row comes. One statement, two for several sessions.
+        ``include_compacted`` adds what was summarised away.
         ``include_row_ids`` adds ``_row_id``. ``stamped`` stamps each dict as the flusher does, so that it is not
         written again. ``repair_alternation``: see ``hermes_state.alternation.repaired``.
         """
-        found = self._conversation_rows(session_ids, include_inactive)
+        states = _states(include_inactive, include_compacted)
+        found = self._conversation_rows(session_ids, states)
+        if not include_inactive:
+            found = self.each_once(session_ids, found)
         if stamped:
             messages = [decode_persisted(row) for row in found]
         else:
@@ -92,6 +99,29 @@ class MessageReads(MessageLookups):
         if len(session_ids) > 1:
             messages = without_repeated_questions(messages)
         return repaired(messages) if repair_alternation else messages
+
+    def each_once(self, session_ids: Sequence[str], found: Sequence[rows.Row]) -> Sequence[rows.Row]:
+        """The rows (in ``PLACED_CONVERSATION_COLUMNS``) without those that a later one of the sessions carries on.
+
+        A continuation begins with copies, which keep their uids; one that was taken back there is gone here too.
+        """
+        if len(session_ids) < 2:
+            return found
+        place = {session_id: number for number, session_id in enumerate(session_ids)}
+        stmt = self._operations.compiled("messages.taken_back", self._taken_back)
+        with self._transaction.verb() as conn:
+            if not found:
+                return found
+            taken_back = stmt.execute(conn, wanted=self._operations.list_value(session_ids)).fetchall()
+        last: dict[str, int] = {}
+        for session_id, uid in (*taken_back, *((row[_SESSION], row[_UID]) for row in found)):
+            last[uid] = max(last.get(uid, 0), place[session_id])
+        return [row for row in found if last[row[_UID]] == place[row[_SESSION]]]
+
+    def _taken_back(self) -> sa.Executable:
+        is_wanted = self._operations.is_any_of(_MESSAGES.c.session_id, "wanted")
+        columns = (_MESSAGES.c.session_id, _MESSAGES.c.message_uid)
+        return sa.select(*columns).where(is_wanted, ~rows.VISIBLE, _MESSAGES.c.superseded_by.is_(None))
 
     def _page(
         self,
@@ -125,8 +155,9 @@ class MessageReads(MessageLookups):
             stmt = self._operations.compiled(key, build)
             return list(stmt.execute(conn, session_id=session_id, **values))
 
-    def _conversation_rows(self, session_ids: Sequence[str], include_inactive: bool) -> list[rows.Row]:
-        states = _states(include_inactive)
+    def _conversation_rows(
+        self, session_ids: Sequence[str], states: Sequence[sa.ColumnElement[bool]]
+    ) -> Sequence[rows.Row]:
         columns = [_MESSAGES.c[name] for name in PLACED_CONVERSATION_COLUMNS]
 
         def build() -> sa.Executable:
@@ -139,7 +170,8 @@ class MessageReads(MessageLookups):
             if not all(map(is_usable_id, session_ids)):
                 return []
             is_single = len(session_ids) == 1
-            stmt = self._operations.compiled(("messages.conversation", include_inactive, is_single), build)
+            key = ("messages.conversation", tuple(map(str, states)), is_single)
+            stmt = self._operations.compiled(key, build)
             if is_single:
                 return list(stmt.execute(conn, session_id=session_ids[0]))
             found = list(stmt.execute(conn, wanted=self._operations.list_value(session_ids)))

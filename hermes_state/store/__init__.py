@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hermes_state.store.cooldowns import CooldownVerbs
 from hermes_state.store.deliveries import DeliveryVerbs
 from hermes_state.store.edits import EditVerbs
 from hermes_state.store.known_names import KnownNameVerbs
@@ -28,6 +29,7 @@ class SessionDB(
     ReactionVerbs,
     KnownNameVerbs,
     LeaseVerbs,
+    CooldownVerbs,
     NoteVerbs,
     PortableVerbs,
     SpaceVerbs,

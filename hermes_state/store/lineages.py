@@ -105,6 +105,13 @@ class LineageVerbs(StoreCore):
         """Opens a session that was closed by compression, that nothing continues and nobody holds; whether it did."""
         return self._write(lambda uow: uow.lineages.reopen_orphaned(session_id))
 
+    def reopen_if_explicitly_closed(self, session_id: str) -> bool:
+        """Opens a session that was ended for any reason but compression; whether it did.
+
+        One UPDATE decides, so a compaction that ends the session at the same moment is never undone.
+        """
+        return self._write(lambda uow: uow.lineages.reopen_if_explicitly_closed(session_id))
+
     def finalize_orphaned_compression_sessions(self) -> int:
         """Ends continuations of compressed parents that nobody used for model calls in 7 days; returns their number."""
         return self._write(lambda uow: uow.lineages.finalize_orphaned())

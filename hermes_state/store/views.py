@@ -73,9 +73,12 @@ class ViewVerbs(StoreCore):
         repair_alternation: bool = False,
         *,
         stamped: bool = False,
+        include_compacted: bool = False,
     ) -> list[ConversationMessage]:
         """The messages as they are sent to a model; with those of the sessions it continues, if asked.
 
+        A message that a continuation carries on comes once, where the conversation goes on. ``include_compacted`` adds what was
+        summarised away, ``include_inactive`` every row that was rewound or replaced too.
         ``include_row_ids`` adds ``_row_id``. ``repair_alternation`` merges user messages in a row, without losing text, and
         leaves tool results out whose call is missing. ``stamped`` stamps the dicts as a flush would
         (``PERSISTED_MARKER``, ``_row_id``, ``_message_uid``): a resumed agent that flushes them writes nothing twice.
@@ -88,6 +91,7 @@ class ViewVerbs(StoreCore):
                 include_row_ids=include_row_ids,
                 repair_alternation=repair_alternation,
                 stamped=stamped,
+                include_compacted=include_compacted,
             )
 
         return self._read(read)

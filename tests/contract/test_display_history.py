@@ -111,6 +111,31 @@ def test_what_was_taken_back_does_not_come_back_from_the_session_before(db: Sess
     assert texts(db.get_ancestor_display_prefix("b")) == ["q1", "a1"]
 
 
+def test_the_model_too_is_sent_each_message_of_the_ancestors_once(db: SessionDB, session: str) -> None:
+    turns(db, "1", "2")
+    hand_over(db, "s", "b", 2)
+    turns(db, "3", session_id="b")
+    sent = db.get_messages_as_conversation("b", include_ancestors=True)
+    assert texts(sent) == ["q1", "a1", "summary", "q2", "a2", "q3", "a3"]
+    db.rewind_to_message("b", db.get_active_message_ids("b")[1])
+    assert texts(db.get_messages_as_conversation("b", include_ancestors=True)) == ["q1", "a1", "summary"]
+    everything = db.get_messages_as_conversation("b", include_ancestors=True, include_inactive=True)
+    assert texts(everything).count("a2") == 2
+
+
+def test_a_conversation_may_hold_what_was_summarised_away(db: SessionDB, session: str) -> None:
+    turns(db, "1", "2")
+    compact(db, "summary", 2)
+    db.rewind_to_message("s", db.append_message("s", "user", "taken back"))
+    assert texts(db.get_messages_as_conversation("s")) == ["summary", "q2", "a2"]
+    shown = db.get_messages_as_conversation("s", include_compacted=True)
+    assert texts(shown) == ["q1", "a1", "summary", "q2", "a2"]
+    hand_over(db, "s", "b", 1)
+    over_both = db.get_messages_as_conversation("b", include_ancestors=True, include_compacted=True)
+    # The hand-off repeats the summary, which nobody has answered meanwhile: ``a2`` stands behind it now.
+    assert texts(over_both) == ["q1", "a1", "summary", "q2", "a2"]
+
+
 def test_late_messages_are_shown_in_the_session_they_went_to(db: SessionDB, session: str) -> None:
     turns(db, "1")
     watermark = db.get_active_message_watermark("s")

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from hermes_state import InvalidArgumentError, RewindConflictError, SessionDB, SessionTooLargeError
-from tests.support.builders import assistant, user
+from hermes_state import (
+    CooldownSnapshot,
+    InvalidArgumentError,
+    RewindConflictError,
+    SessionDB,
+    SessionTooLargeError,
+)
+from tests.support.builders import REPLACEMENT, assistant, user
 from tests.support.raw import RawSql
 
 
@@ -152,6 +158,43 @@ def test_a_circle_of_compressed_sessions_ends(db: SessionDB, raw: RawSql, sessio
     assert sorted(db.get_compression_chain("b")) == ["b", "c", "s"]
     assert db.find_live_compression_child("b") == "c"
     assert not db.is_explicit_fork_child("s")
+
+
+def test_only_what_compression_did_not_close_is_opened_again(
+    db: SessionDB, raw: RawSql, session: str
+) -> None:
+    assert not db.reopen_if_explicitly_closed("s"), "it is open"
+    db.end_session("s", "user_exit")
+    assert db.reopen_if_explicitly_closed("s")
+    assert raw("SELECT ended_at, end_reason FROM sessions") == [(None, None)]
+    raw("UPDATE sessions SET ended_at = 5.0")
+    assert db.reopen_if_explicitly_closed("s"), "another program named no reason"
+    db.end_session("s", "compression")
+    before = raw("SELECT ended_at, end_reason FROM sessions")
+    assert not db.reopen_if_explicitly_closed("s")
+    assert raw("SELECT ended_at, end_reason FROM sessions") == before
+    assert [db.reopen_if_explicitly_closed(unknown) for unknown in ("?", "", "\x00")] == [False] * 3
+
+
+def test_a_cool_down_is_put_back_exactly(db: SessionDB, raw: RawSql, session: str) -> None:
+    stored = "SELECT compression_failure_cooldown_until, compression_failure_error FROM sessions"
+    empty = db.snapshot_compression_failure_cooldown("s")
+    assert isinstance(empty, CooldownSnapshot)
+    assert [*empty] == [None, None]
+    db.record_compression_failure_cooldown("s", 100.5, "past\x00")
+    past = db.snapshot_compression_failure_cooldown("s")
+    assert isinstance(past, CooldownSnapshot)
+    assert [*past] == [100.5, f"past{REPLACEMENT}"]
+    assert db.get_compression_failure_cooldown("s") is None
+    db.record_compression_failure_cooldown("s", 4e9, "later")
+    for snapshot in (past, empty):
+        db.restore_compression_failure_cooldown("s", snapshot)
+        assert raw(stored) == [tuple(snapshot)]
+    with pytest.raises(InvalidArgumentError):
+        db.restore_compression_failure_cooldown("s", CooldownSnapshot(float("nan"), None))
+    assert db.snapshot_compression_failure_cooldown("?") is None
+    db.restore_compression_failure_cooldown("?", past)
+    assert raw(stored) == [tuple(empty)]
 
 
 def test_hidden_messages_are_no_recent_questions(db: SessionDB, session: str) -> None:

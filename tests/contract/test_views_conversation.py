@@ -42,14 +42,14 @@ def test_row_ids_are_added_when_asked_for(db: SessionDB, session: str) -> None:
     assert set(load(db, include_row_ids=True)[0]) == {"role", "content", "timestamp", "_row_id"}
 
 
-def test_ancestors_come_first_whatever_the_length_in_two_statements(
+def test_ancestors_come_first_whatever_the_length_in_three_statements(
     db: SessionDB, statements: QueryRecorder
 ) -> None:
     tip = chain(db, 12)
     statements.clear()
     loaded = load(db, tip, include_ancestors=True)
     assert [m["content"] for m in loaded if m["role"] == "user"] == [f"question {i}" for i in range(12)]
-    assert len(statements.texts) == 2
+    assert len(statements.texts) == 3
 
 
 def test_ancestors_come_first_even_where_their_ids_are_higher(db: SessionDB, session: str) -> None:
