@@ -27,7 +27,7 @@ class BulkOperations(abc.ABC):
     ) -> Generator[tuple[Any, Row]]:
         """All rows in one fixed order, each after its place in it (a JSON value), in constant memory.
 
-        Text that is not UTF-8 comes with U+FFFD in it, as ``Undecodable``.
+        True and false come as 1 and 0. Text that is not UTF-8 comes with U+FFFD in it, as ``Undecodable``.
         """
 
     @abc.abstractmethod

@@ -12,10 +12,11 @@ from hermes_state.dialects.bulk import BulkOperations, Dangling, Row, Undecodabl
 from hermes_state.driver_errors import translate
 from hermes_state.errors import ConstraintViolationError
 
-_CACHE_KIB = 64 * 1024
+_CACHE_KIB = 32 * 1024
 _TRIGGERS = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) IN :tables"
 _INDEXES = """
-    SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND lower(tbl_name) IN :tables
+    SELECT name, sql FROM sqlite_master
+    WHERE type = 'index' AND sql NOT LIKE 'CREATE UNIQUE %' AND lower(tbl_name) IN :tables
 """
 _FULL_TEXT = "SELECT name FROM sqlite_master WHERE type = 'table' AND lower(sql) LIKE 'create virtual table%using fts5%'"
 
@@ -35,9 +36,9 @@ class SqliteBulk(BulkOperations):
         while True:
             # Past SQLAlchemy, whose rows would take a third of the time.
             try:
-                for *row, place in driver.execute(text, (after,)):
-                    after = place
-                    yield place, tuple(row)
+                for row in driver.execute(text, (after,)):
+                    after = row[-1]
+                    yield after, row[:-1]
             except sqlite3.Error as error:
                 if type(error) is not sqlite3.OperationalError or hasattr(error, "sqlite_errorcode"):
                     raise translate(error) or error from error
@@ -84,7 +85,7 @@ class SqliteBulk(BulkOperations):
         _driver(conn).execute("PRAGMA synchronous = FULL")
 
     def loosen(self, conn: sa.Connection, tables: Iterable[sa.Table]) -> dict[str, str]:
-        """Triggers, which would keep the search index row by row, and indices, which are built once, sorted."""
+        """Triggers, which would keep the search index row by row, and indices that keep nothing unique: built once, sorted."""
         names = [table.name for table in tables]
         taken: dict[str, str] = {}
         for kind, listed in (("TRIGGER", _TRIGGERS), ("INDEX", _INDEXES)):

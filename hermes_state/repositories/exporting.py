@@ -34,7 +34,7 @@ SUCCESSOR_KEY = "_superseded_by"
 
 IDS_OF_A_PAGE = 500
 PART_MESSAGES = 1_000
-PART_BYTES = 8 * 1024 * 1024
+PART_BYTES = 4 * 1024 * 1024
 
 _MESSAGES = rows.MESSAGES
 _COLUMNS = (*READ_COLUMNS, "superseded_by")
@@ -60,7 +60,7 @@ class SessionExports(Repository):
         return whole
 
     def export_parts(self, session_id: str) -> Iterator[dict[str, Any]]:
-        """``export_session`` in dicts of about 1,000 messages or 8 MiB, so that no session is too large for the memory.
+        """``export_session`` in dicts of about 1,000 messages or 4 MiB, so that no session is too large for the memory.
 
         The first has the session's columns, each further one ``continues`` with the id. Nothing for an unknown id.
         """

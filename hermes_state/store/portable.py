@@ -38,7 +38,7 @@ class PortableVerbs(StoreCore):
         """``export_session`` of one session after another; the whole store by id, or the ids that are given.
 
         Unknown ids are left out, and ids given twice come twice. Memory depends on the largest session only; with
-        ``in_parts`` on nothing: a session of more than about 1,000 messages or 8 MiB comes in several dicts, of which each
+        ``in_parts`` on nothing: a session of more than about 1,000 messages or 4 MiB comes in several dicts, of which each
         after the first has the keys ``continues`` (the id) and ``messages``. Between two sessions no connection is held; one made
         meanwhile may be missing. Raises ``InvalidArgumentError`` for one text instead of a list.
         """

@@ -7,12 +7,15 @@ As long as it is there, ``SessionDB`` refuses to open the store (``StoreIncomple
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import sqlalchemy as sa
 
 from hermes_state.errors import HermesStateError
-from hermes_state.repositories.lease_holders import is_gone
+from hermes_state.repositories.lease_holders import is_gone, local_lease_holder
 from hermes_state.upgrades import INCOMPLETE_TABLE
 
 _NOTES = sa.Table(
@@ -54,8 +57,29 @@ class LostTargetError(HermesStateError, RuntimeError):
         super().__init__("another process took the target over; nothing more was written to it")
 
 
+# The runs of this process: one that failed to say so (the disk was full) has ended all the same.
+_running: set[str] = set()
+
+
+@contextmanager
+def running(operation: str) -> Iterator[str]:
+    """The name of a run, which counts as alive as long as the block lasts."""
+    holder = local_lease_holder(f"{operation} {uuid4().hex}")
+    _running.add(holder)
+    try:
+        yield holder
+    finally:
+        _running.discard(holder)
+
+
+def _is_alive(holder: str) -> bool:
+    if holder.startswith(local_lease_holder()):
+        return holder in _running
+    return bool(holder) and not is_gone(holder)
+
+
 class IncompleteMark:
-    """The mark in one store; every call runs in the caller's transaction."""
+    """The mark in one store, for one of the ``running`` operations; every call runs in the caller's transaction."""
 
     def __init__(self, conn: sa.Connection, holder: str) -> None:
         self._conn = conn
@@ -80,7 +104,7 @@ class IncompleteMark:
         """
         holder = notes.get("holder", "")
         is_old = now - float(notes.get("seen_at", "0")) > UNPROVABLE_SECONDS
-        if holder and not is_gone(holder) and not is_old:
+        if _is_alive(holder) and not is_old:
             raise OperationRunningError(holder)
         if notes.get("operation") != operation or (source is not None and notes.get("source") != source):
             raise OtherOperationError(notes.get("operation", "copy"), notes.get("source", "an unknown store"))

@@ -112,7 +112,7 @@ def _rule(column: sa.Column[Any], kind: type, *, checks_json: bool) -> Rule | No
     if isinstance(column.type, ExactJson):
         return _json if checks_json or kind is not str else None
     if isinstance(column.type, sa.Boolean):
-        return int if kind is bool else _boolean
+        return _boolean
     if isinstance(column.type, sa.Integer):
         return None if kind is int else lambda value: _whole(value, nothing)
     if isinstance(column.type, sa.Float):

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from uuid import uuid4
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
@@ -25,9 +24,8 @@ from hermes_state.dialects.bulk import filled
 from hermes_state.engine import build_engine, reading, redacted, resolve_url, sqlite_path
 from hermes_state.errors import ConstraintViolationError, HermesStateError, InvalidArgumentError
 from hermes_state.models import metadata
-from hermes_state.repositories.lease_holders import local_lease_holder
 from hermes_state.settings import Settings
-from hermes_state.transfer.completeness import IncompleteMark
+from hermes_state.transfer.completeness import IncompleteMark, running
 from hermes_state.transfer.conversions import Note, Row, RowConverter
 from hermes_state.transfer.digests import TableDigest
 
@@ -114,22 +112,28 @@ def copy_store(
     _require_two(*urls)
     with _connected(urls[0], settings, read_only=True) as read, read.begin():
         upgrades.check_schema(read)
-        with _connected(urls[1], settings) as write:
-            return _Copy(read, write, redacted(urls[0]), redacted(urls[1]), on_progress).run(restart=restart)
+        with _connected(urls[1], settings) as write, running(OPERATION) as holder:
+            report = CopyReport(redacted(urls[0]), redacted(urls[1]))
+            return _Copy(read, write, IncompleteMark(write, holder), report, on_progress).run(restart=restart)
 
 
 class _Copy:
     """One run."""
 
     def __init__(
-        self, read: sa.Connection, write: sa.Connection, source: str, target: str, on_progress: Progress
+        self,
+        read: sa.Connection,
+        write: sa.Connection,
+        mark: IncompleteMark,
+        report: CopyReport,
+        on_progress: Progress,
     ) -> None:
         self._read = read
         self._write = write
         self._from = bulk_for(read.engine)
         self._into = bulk_for(write.engine)
-        self._mark = IncompleteMark(write, local_lease_holder(f"{OPERATION} {uuid4().hex}"))
-        self._report = CopyReport(source, target)
+        self._mark = mark
+        self._report = report
         self._on_progress = on_progress
         self._tables = metadata.sorted_tables
 
@@ -272,11 +276,10 @@ class _Copy:
     def _digest(self, source: _Source) -> TableDigest:
         """The digest of what the target holds now."""
         digest = TableDigest()
-        converter = RowConverter(source.table, source.columns, checks_json=False)
         found = self._into.scan(self._write, source.table, source.columns)
         with self._write.begin(), contextlib.closing(found) as rows:
             for _, row in rows:
-                digest.add(converter.convert(row))
+                digest.add(row)
                 if digest.count % BATCH_ROWS == 0:
                     self._on_progress("comparing", source.table.name, digest.count, source.total)
         return digest

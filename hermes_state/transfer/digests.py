@@ -9,7 +9,7 @@ _MASK = (1 << 256) - 1
 
 
 class TableDigest:
-    """Count and digest of rows that went through ``RowConverter``: of one type in each column, NUL in none.
+    """Count and digest of rows as ``RowConverter`` makes them: of one type in each column, NUL in none.
 
     Of each row the SHA-256 of its values as text, of all rows the sum: equal for equal rows in any order.
     """

@@ -1,6 +1,6 @@
 """Exports as files, in constant memory: JSON lines to import again, pages to read (issue 4, item 3).
 
-One session a line, as ``export_session`` gives it. A session of more than about 1,000 messages or 8 MiB goes over several
+One session a line, as ``export_session`` gives it. A session of more than about 1,000 messages or 4 MiB goes over several
 lines: each after the first has the keys ``continues`` (the id) and ``messages``.
 """
 

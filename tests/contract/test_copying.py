@@ -18,6 +18,8 @@ from hermes_state import (
     InvalidArgumentError,
     SchemaMismatchError,
     SessionDB,
+    StoreCorruptError,
+    StoreFullError,
     StoreIncompleteError,
     StoreUnavailableError,
     upgrades,
@@ -400,3 +402,52 @@ def test_a_copy_of_a_copied_file_knows_its_own_unfinished_target(tmp_path: Path)
     copy_store(source, moved)
     assert_equal([f"sqlite:///{source}", f"sqlite:///{moved}"])
     assert sqlite_file(f"sqlite:///{moved}") == str(moved)
+
+
+def test_a_run_that_could_not_even_say_that_it_failed_does_not_block_the_next_one(
+    urls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(urls[0])
+
+    def unable(_self: object) -> None:
+        raise StoreFullError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(copying._Copy, "_release", unable)
+        interrupt(urls, after=3, error=StoreFullError)
+    copy_store(urls[0], urls[1])
+    assert_equal(urls)
+
+
+def test_a_full_disk_in_the_middle_is_typed_and_the_copy_goes_on_later(tmp_path: Path) -> None:
+    source, target = (f"sqlite:///{tmp_path / name}" for name in ("a.db", "b.db"))
+    fill(source, 3000)
+
+    def fill_up(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count = 100")
+
+    sa.event.listen(sa.engine.Engine, "connect", fill_up)
+    try:
+        with pytest.raises(StoreFullError):
+            copy_store(source, target)
+    finally:
+        sa.event.remove(sa.engine.Engine, "connect", fill_up)
+    with pytest.raises(StoreIncompleteError):
+        SessionDB(url=target)
+    copy_store(source, target)
+    assert_equal([source, target])
+
+
+def test_a_damaged_source_is_typed_and_leaves_the_target_incomplete(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.db", f"sqlite:///{tmp_path / 'b.db'}"
+    fill(f"sqlite:///{source}", 3000)
+    raw = RawSql(f"sqlite:///{source}")
+    raw("PRAGMA wal_checkpoint(TRUNCATE)")
+    raw.close()
+    data = bytearray(source.read_bytes())
+    middle = len(data) // 2 // 4096 * 4096
+    data[middle : middle + 8 * 4096] = bytes(8 * 4096)
+    source.write_bytes(data)
+    with pytest.raises(StoreCorruptError):
+        copy_store(source, target)
+    assert source.read_bytes() == bytes(data)
