@@ -79,6 +79,16 @@ MEANINGS = {
     },
     "state_meta": {"key": "1 to 512 characters"},
     "system_prompts": {"hash": "SHA-256 of the prompt in hexadecimal"},
+    "session_model_usage": {
+        "task": "empty for the conversation itself, else a side task such as `compaction` or `title`",
+        "reasoning_tokens": "part of `output_tokens`",
+        "estimated_cost_usd": "NULL until somebody told",
+        "actual_cost_usd": "NULL until billed",
+    },
+    "session_daily_usage": {
+        "day": "date of UTC, `YYYY-MM-DD`",
+        "reasoning_tokens": "part of `output_tokens`",
+    },
     "compression_locks": {
         "session_id": "the session that is compacted; it need not exist",
         "holder": "who may compact, 1 to 512 characters",

@@ -35,11 +35,15 @@ CARRIER_PREDICATE_POSTGRESQL = (
     """active AND role = 'assistant' AND codex_reasoning_items::text LIKE '%"compaction"%'"""
 )
 
+USAGE_COUNTERS = (
+    "api_call_count", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens",
+)  # fmt: skip
 KINDS = ("root", "continuation", "branch", "delegate", "tool")
 
 Counter = Annotated[int, mapped_column(sa.BigInteger, server_default=sa.text("0"))]
 Id = Annotated[str, mapped_column(id_text())]
 Json = Annotated[str, mapped_column(ExactJson())]
+UsageKey = Annotated[str, mapped_column(sa.Text(), server_default=sa.text("''"))]
 Off = Annotated[bool, mapped_column(sa.Boolean, server_default=sa.false())]
 
 
@@ -54,6 +58,11 @@ def _length_check(column: str) -> sa.CheckConstraint:
 
 def _counter_check(column: str) -> sa.CheckConstraint:
     return sa.CheckConstraint(f"{column} >= 0", name=f"{column}_not_negative")
+
+
+def _usage_checks() -> tuple[sa.Constraint, ...]:
+    key = sa.ForeignKeyConstraint(["session_id"], ["sessions.id"], ondelete="CASCADE")
+    return (key, *map(_counter_check, USAGE_COUNTERS))
 
 
 def _boolean_check(column: str) -> sa.CheckConstraint:
@@ -169,6 +178,12 @@ class SessionRow(Base):
         sa.Index(None, "parent_session_id"),
         sa.Index(None, "root_session_id"),
         sa.Index(None, "source"),
+        sa.Index(
+            None,
+            "system_prompt_hash",
+            sqlite_where=sa.text("system_prompt_hash IS NOT NULL"),
+            postgresql_where=sa.text("system_prompt_hash IS NOT NULL"),
+        ),
         sa.Index("ix_sessions__activity", sa.text("coalesce(last_active_at, started_at)"), "id"),
         sa.Index(
             None,
@@ -328,6 +343,58 @@ class SessionTurnLeaseRow(Base):
     """A row of another program that names no end is no live lease."""
 
     __table_args__ = (_length_check("conversation_id"), _length_check("holder"), sa.Index(None, "expires_at"))
+
+
+class SessionModelUsageRow(Base):
+    """What a session used of one model, by provider and task; the task of the conversation itself is empty text.
+
+    Reasoning tokens are part of the output tokens.
+    """
+
+    __tablename__ = "session_model_usage"
+
+    session_id: Mapped[Id] = mapped_column(primary_key=True)
+    model: Mapped[UsageKey] = mapped_column(primary_key=True)
+    billing_provider: Mapped[UsageKey] = mapped_column(primary_key=True)
+    billing_base_url: Mapped[UsageKey] = mapped_column(primary_key=True)
+    billing_mode: Mapped[UsageKey] = mapped_column(primary_key=True)
+    task: Mapped[UsageKey] = mapped_column(primary_key=True)
+    api_call_count: Mapped[Counter]
+    input_tokens: Mapped[Counter]
+    output_tokens: Mapped[Counter]
+    cache_read_tokens: Mapped[Counter]
+    cache_write_tokens: Mapped[Counter]
+    reasoning_tokens: Mapped[Counter]
+    estimated_cost_usd: Mapped[float | None]
+    actual_cost_usd: Mapped[float | None]
+    cost_status: Mapped[str | None]
+    cost_source: Mapped[str | None]
+    pricing_version: Mapped[str | None]
+    first_seen: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+    last_seen: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+
+    __table_args__ = _usage_checks()
+
+
+class SessionDailyUsageRow(Base):
+    """What a session used on one day, all tasks together. ``day`` is a date of UTC, ``YYYY-MM-DD``."""
+
+    __tablename__ = "session_daily_usage"
+
+    session_id: Mapped[Id] = mapped_column(primary_key=True)
+    day: Mapped[UsageKey] = mapped_column(primary_key=True)
+    api_call_count: Mapped[Counter]
+    input_tokens: Mapped[Counter]
+    output_tokens: Mapped[Counter]
+    cache_read_tokens: Mapped[Counter]
+    cache_write_tokens: Mapped[Counter]
+    reasoning_tokens: Mapped[Counter]
+    estimated_cost_usd: Mapped[float | None]
+    actual_cost_usd: Mapped[float | None]
+    first_seen: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+    last_seen: Mapped[float] = mapped_column(epoch(), server_default=EpochNow())
+
+    __table_args__ = _usage_checks()
 
 
 metadata = Base.metadata

@@ -274,3 +274,30 @@ class ReclaimReport(TypedDict):
     sizes_before: list[Size]
     sizes_after: list[Size]
     vacuum: str | None
+
+
+class UsageRecord(TypedDict, total=False):
+    """Sums of usage. ``reasoning_tokens`` are part of ``output_tokens``; costs are US dollars, ``None`` when nobody told any.
+
+    The group that was asked for stands under its own name: ``model``, ``provider``, ``task``, ``day`` or ``session``.
+    """
+
+    model: str
+    provider: str
+    task: str
+    """Empty for the conversation itself."""
+    day: str
+    """A date of UTC, ``YYYY-MM-DD``."""
+    session: str
+    api_call_count: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    total_tokens: int
+    """Input, read from and written to the cache, and output."""
+    estimated_cost_usd: float | None
+    actual_cost_usd: float | None
+    first_seen: float | None
+    last_seen: float | None

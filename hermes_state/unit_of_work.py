@@ -25,6 +25,7 @@ from hermes_state.repositories.portable import PortableRepository
 from hermes_state.repositories.reactions import ReactionRepository
 from hermes_state.repositories.sessions import SessionRepository
 from hermes_state.repositories.space import SpaceRepository
+from hermes_state.repositories.usage import UsageRepository
 
 
 class OpenUnits(threading.local):
@@ -119,6 +120,11 @@ class UnitOfWork:
     def meta(self) -> MetaRepository:
         """Key and value notes inside this transaction."""
         return MetaRepository(self._transaction)
+
+    @cached_property
+    def usage(self) -> UsageRepository:
+        """Tokens and money inside this transaction."""
+        return UsageRepository(self._transaction)
 
     @cached_property
     def space(self) -> SpaceRepository:

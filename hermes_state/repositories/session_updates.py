@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
 from hermes_state import lineage
-from hermes_state.models import SystemPromptRow
-from hermes_state.repositories.base import table_of
+from hermes_state.repositories import system_prompts
 from hermes_state.repositories.session_placing import SESSIONS, SessionPlacing
 from hermes_state.repositories.session_values import checked_patch, config_text, optional_text
 from hermes_state.text import is_usable_id
 
-PROMPTS = table_of(SystemPromptRow)
 _NO_PROMPT = {"system_prompt": None, "system_prompt_hash": None}
 
 
@@ -68,9 +65,12 @@ class SessionUpdates(SessionPlacing):
         """Sets the prompt; ``None`` takes it away."""
         text = optional_text("system_prompt", system_prompt)
         with self._transaction.verb():
-            if is_usable_id(session_id):
-                values = {**_NO_PROMPT, **self.with_stored_prompt({"system_prompt": text})}
-                self._set(session_id, SESSIONS.c.id == session_id, **values)
+            stored = self._stored(session_id)
+            if stored is None:
+                return
+            values = {**_NO_PROMPT, **self.with_stored_prompt({"system_prompt": text})}
+            self._set(session_id, SESSIONS.c.id == session_id, **values)
+            system_prompts.drop_unused(self._transaction, [stored["system_prompt_hash"]])
 
     def update_model(self, session_id: str, model: str | None, provider: str | None = None) -> None:
         """Sets the model. Another one than before takes the prompt, which was made for that, away.
@@ -86,6 +86,8 @@ class SessionUpdates(SessionPlacing):
             if route:
                 changes["model_config"] = _patched(stored["model_config"], {"provider": route})
             self._set(session_id, SESSIONS.c.id == session_id, **changes)
+            if "system_prompt_hash" in changes:
+                system_prompts.drop_unused(self._transaction, [stored["system_prompt_hash"]])
 
     def update_billing_route(
         self, session_id: str, *, provider: str | None, base_url: str | None, billing_mode: str | None = None
@@ -104,9 +106,7 @@ class SessionUpdates(SessionPlacing):
         prompt = values.get("system_prompt")
         if prompt is None:
             return dict(values)
-        digest = hashlib.sha256(prompt.encode()).hexdigest()
-        stmt = self._operations.insert(PROMPTS).values(hash=digest, prompt=prompt).on_conflict_do_nothing()
-        self._transaction.conn.execute(stmt)
+        digest = system_prompts.stored_hash(self._transaction, prompt)
         return {**{k: v for k, v in values.items() if k != "system_prompt"}, "system_prompt_hash": digest}
 
     def _stored(self, session_id: str) -> Mapping[str, Any] | None:

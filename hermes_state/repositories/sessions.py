@@ -14,13 +14,14 @@ from hermes_state.records import SessionRecord
 from hermes_state.repositories import lineage_walks
 from hermes_state.repositories.base import require_count, require_id, starts_with
 from hermes_state.repositories.session_placing import SESSIONS, placed
-from hermes_state.repositories.session_updates import PROMPTS, SessionUpdates
+from hermes_state.repositories.session_updates import SessionUpdates
 from hermes_state.repositories.session_values import (
     PLACEHOLDER_SOURCE,
     checked_values,
     inherited,
     optional_text,
 )
+from hermes_state.repositories.system_prompts import PROMPTS
 from hermes_state.text import is_usable_id
 
 # Inside the class the name ``list`` is a verb.

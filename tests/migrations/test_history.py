@@ -17,7 +17,13 @@ from tests.support.raw import RawSql
 
 VERSIONS = sorted((upgrades.script_location() / "versions").glob("*.py"))
 FIRST_TABLES = {"sessions", "messages", "state_meta", "system_prompts"}
-TABLES = FIRST_TABLES | {"compression_locks", "session_turn_leases", "message_reactions"}
+TABLES = FIRST_TABLES | {
+    "compression_locks",
+    "session_turn_leases",
+    "message_reactions",
+    "session_model_usage",
+    "session_daily_usage",
+}
 
 
 def history() -> list[Script]:

@@ -31,6 +31,8 @@ def test_the_tables_are_those_of_the_known_store_and_of_reactions() -> None:
         "system_prompts",
         "compression_locks",
         "session_turn_leases",
+        "session_model_usage",
+        "session_daily_usage",
     }
 
 
@@ -48,6 +50,8 @@ def test_every_mandatory_column_has_a_server_default() -> None:
         "system_prompts.prompt",
         "compression_locks.session_id",
         "session_turn_leases.conversation_id",
+        "session_model_usage.session_id",
+        "session_daily_usage.session_id",
     }
 
 
@@ -109,6 +113,8 @@ def test_no_foreign_key_spans_sessions_other_than_through_sessions() -> None:
     assert targets == {
         "messages.session_id": ("sessions.id", "CASCADE"),
         "message_reactions.session_id": ("sessions.id", "CASCADE"),
+        "session_model_usage.session_id": ("sessions.id", "CASCADE"),
+        "session_daily_usage.session_id": ("sessions.id", "CASCADE"),
         "sessions.parent_session_id": ("sessions.id", "SET NULL"),
     }
 

@@ -92,6 +92,7 @@ def test_the_wheel_holds_the_package_and_the_migrations_and_nothing_else(wheel: 
         "hermes_state/_migrations/versions/0003_superseded_by.py",
         "hermes_state/_migrations/versions/0004_compacted_index.py",
         "hermes_state/_migrations/versions/0005_message_reactions.py",
+        "hermes_state/_migrations/versions/0006_usage.py",
     } <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"hermes_state"}
     assert not [name for name in names if "__pycache__" in name or name.endswith(".db")]

@@ -1,0 +1,205 @@
+"""What model calls cost, by session, model, provider, task and day (issue 6, item 3; known-store.md 2.8).
+
+The totals of a session stand in its own row; they are those of the conversation itself (task ``''``). The ledgers hold
+side tasks too: ``session_model_usage`` by model, route and task, ``session_daily_usage`` by day of UTC. Every write locks the
+session's row first, so increments of several processes add up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+import sqlalchemy as sa
+
+from hermes_state.errors import InvalidArgumentError
+from hermes_state.models import USAGE_COUNTERS, SessionDailyUsageRow, SessionModelUsageRow
+from hermes_state.records import UsageRecord
+from hermes_state.repositories.base import Repository, Transaction, table_of
+from hermes_state.repositories.session_placing import SESSIONS
+from hermes_state.repositories.sessions import SessionRepository
+from hermes_state.repositories.usage_values import (
+    COSTS,
+    PROVENANCE,
+    ROUTE,
+    Usage,
+    day_of,
+    require_total,
+    usage_key,
+)
+from hermes_state.text import is_usable_id
+
+_BY_MODEL = table_of(SessionModelUsageRow)
+_BY_DAY = table_of(SessionDailyUsageRow)
+_CONVERSATION = ""
+Grouping = Literal["model", "provider", "task", "day", "session"]
+_GROUPS: dict[str, tuple[sa.Table, str]] = {
+    "model": (_BY_MODEL, "model"),
+    "provider": (_BY_MODEL, "billing_provider"),
+    "task": (_BY_MODEL, "task"),
+    "session": (_BY_MODEL, "session_id"),
+    "day": (_BY_DAY, "day"),
+}
+
+
+class UsageRepository(Repository):
+    """Counting and summing. Ids that cannot exist have no usage, and nothing is counted for them."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        super().__init__(transaction)
+        self._sessions = SessionRepository(transaction)
+
+    def count(self, session_id: str, usage: Usage, *, absolute: bool = False) -> None:
+        """Adds ``usage`` to the session's totals, or makes it the totals, and books the difference on model and day.
+
+        A session that is not there is made, with source ``unknown``. What is zero and costs nothing leaves no row in the
+        ledgers. Totals above 2**63 - 1 are refused.
+        """
+        with self._transaction.verb():
+            stored = self._session(session_id, usage)
+            if stored is None:
+                return
+            change = usage.change_of(stored, absolute=absolute)
+            self._transaction.wrote()
+            conn = self._transaction.conn
+            conn.execute(sa.update(SESSIONS).where(SESSIONS.c.id == session_id).values(**change.totals))
+            self._book(session_id, {**stored, **change.totals}, usage, change.booked, _CONVERSATION)
+
+    def count_auxiliary(self, session_id: str, task: str, usage: Usage) -> None:
+        """Books ``usage`` of a side task on model and day; the session's own totals stay."""
+        name = usage_key("task", task)
+        if not name:
+            raise InvalidArgumentError(
+                "task", "it needs a name; the conversation itself is counted without one"
+            )
+        with self._transaction.verb():
+            stored = self._session(session_id, usage)
+            if stored is not None:
+                self._book(session_id, stored, usage, usage.amounts, name)
+
+    def totals(
+        self,
+        session_id: str | None = None,
+        *,
+        by: Grouping | None = None,
+        lineage: bool = False,
+        task: str | None = None,
+    ) -> list[UsageRecord]:
+        """Sums over a session, its whole conversation (``lineage``), or the store; see ``SessionDB.usage_totals``."""
+        if by is not None and by not in _GROUPS:
+            raise InvalidArgumentError("by", f"it must be one of {', '.join(_GROUPS)}, or None")
+        if task is not None and by == "day":
+            raise InvalidArgumentError("task", "the days hold all tasks together")
+        table, column = _GROUPS[by] if by is not None else (_BY_MODEL, None)
+        group = sa.literal("") if column is None else table.c[column]
+        sums = [
+            sa.cast(sa.func.coalesce(sa.func.sum(table.c[name]), 0), sa.BigInteger).label(name)
+            for name in USAGE_COUNTERS
+        ]
+        costs = [sa.func.sum(table.c[name]).label(name) for name in COSTS]
+        seen = [
+            sa.func.min(table.c.first_seen).label("first_seen"),
+            sa.func.max(table.c.last_seen).label("last_seen"),
+        ]
+        stmt = sa.select(group.label("name"), *sums, *costs, *seen)
+        if column is not None:
+            stmt = stmt.group_by(table.c[column]).order_by(table.c[column])
+        if task is not None:
+            stmt = stmt.where(table.c.task == usage_key("task", task))
+        with self._transaction.verb() as conn:
+            if session_id is not None:
+                stmt = stmt.where(self._is_of(table, session_id, lineage=lineage))
+            found = conn.execute(stmt).mappings().all()
+        return [_record(row, by) for row in found]
+
+    def recent_route(self, session_id: str) -> dict[str, str | None] | None:
+        """Model and route of the session's latest accounted call of the conversation itself, or ``None``."""
+        columns = [_BY_MODEL.c[name] for name in ("model", *ROUTE)]
+        stmt = sa.select(*columns).where(
+            _BY_MODEL.c.session_id == session_id, _BY_MODEL.c.task == _CONVERSATION
+        )
+        with self._transaction.verb() as conn:
+            if not is_usable_id(session_id):
+                return None
+            row = (
+                conn.execute(stmt.order_by(_BY_MODEL.c.last_seen.desc(), *columns).limit(1))
+                .mappings()
+                .first()
+            )
+        return None if row is None else {name: value or None for name, value in row.items()}
+
+    def _session(self, session_id: str, usage: Usage) -> Mapping[str, Any] | None:
+        if not is_usable_id(session_id):
+            return None
+        stored = self._sessions.locked(session_id)
+        if stored is None:
+            self._sessions.ensure(session_id, model=usage.model)
+            stored = self._sessions.locked(session_id)
+        return stored
+
+    def _book(
+        self,
+        session_id: str,
+        session: Mapping[str, Any],
+        usage: Usage,
+        amounts: Mapping[str, int | float | None],
+        task: str,
+    ) -> None:
+        if not any(amounts.values()) and all(amounts[name] is None for name in COSTS):
+            return
+        now = time.time()
+        route = {name: getattr(usage, name) or session[name] or "" for name in ("model", *ROUTE)}
+        key = {
+            "session_id": session_id,
+            **{name: usage_key(name, text) for name, text in route.items()},
+            "task": task,
+        }
+        provenance = {name: getattr(usage, name) for name in PROVENANCE}
+        self._add(_BY_MODEL, key, amounts, now, provenance)
+        self._add(_BY_DAY, {"session_id": session_id, "day": day_of(now)}, amounts, now, {})
+
+    def _add(
+        self,
+        table: sa.Table,
+        key: Mapping[str, str],
+        amounts: Mapping[str, int | float | None],
+        now: float,
+        provenance: Mapping[str, str | None],
+    ) -> None:
+        """Adds to the row of the key; what an absolute call takes away never leaves less than nothing."""
+        first = {name: None if amount is None else max(amount, 0) for name, amount in amounts.items()}
+        insert = self._operations.insert(table).values(
+            **key, **first, **provenance, first_seen=now, last_seen=now
+        )
+        changed: dict[str, Any] = {"last_seen": now}
+        for name, amount in amounts.items():
+            if amount is not None:
+                total = sa.func.coalesce(table.c[name], 0) + sa.literal(amount, table.c[name].type)
+                changed[name] = sa.case((total < 0, 0), else_=total)
+        changed |= {name: text for name, text in provenance.items() if text is not None}
+        self._transaction.conn.execute(insert.on_conflict_do_update(index_elements=list(key), set_=changed))
+
+    def _is_of(self, table: sa.Table, session_id: str, *, lineage: bool) -> sa.ColumnElement[bool]:
+        if not is_usable_id(session_id):
+            return sa.false()
+        if not lineage:
+            return table.c.session_id == session_id
+        root = sa.select(sa.func.coalesce(SESSIONS.c.root_session_id, SESSIONS.c.id)).where(
+            SESSIONS.c.id == session_id
+        )
+        root_id = root.scalar_subquery()
+        members = sa.select(SESSIONS.c.id).where(
+            sa.or_(SESSIONS.c.id == root_id, SESSIONS.c.root_session_id == root_id)
+        )
+        return table.c.session_id.in_(members)
+
+
+def _record(row: sa.RowMapping, by: Grouping | None) -> UsageRecord:
+    counters = {name: require_total(row[name]) for name in USAGE_COUNTERS}
+    prompt = counters["input_tokens"] + counters["cache_read_tokens"] + counters["cache_write_tokens"]
+    found: dict[str, Any] = {} if by is None else {by: row["name"]}
+    found |= counters
+    found["total_tokens"] = prompt + counters["output_tokens"]
+    found |= {name: row[name] for name in (*COSTS, "first_seen", "last_seen")}
+    return cast("UsageRecord", found)
