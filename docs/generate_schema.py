@@ -21,7 +21,7 @@ POSTGRESQL = make_url("postgresql+psycopg://").get_dialect()()
 
 INTRODUCTION = f"""# The schema
 
-Revision {HEAD}. Written by `python docs/generate_schema.py` from `hermes_state/models.py`; not edited by hand.
+Revision {HEAD}. Written by `python docs/generate_schema.py` from `hermes_state/models/`; not edited by hand.
 
 Other programs may read these tables, and write them with few columns: every NOT NULL column has a server
 default, except for keys and references. Times are seconds since 1970 in UTC, double precision. The order of a
