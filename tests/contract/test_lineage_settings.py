@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hermes_state import InvalidArgumentError, SessionDB
+from tests.conftest import OpenDb
 from tests.support.builders import user
 from tests.support.raw import RawSql
 
@@ -242,3 +244,40 @@ def test_setters_are_no_activity(db: SessionDB, raw: RawSql, parent: str) -> Non
     db.update_session_model("s", "m")
     db.set_session_archived("s", True)
     assert columns(raw, ["last_active_at"], "s") == {"last_active_at": 50.0}
+
+
+def test_a_prompt_that_nobody_uses_any_more_goes(db: SessionDB, raw: RawSql) -> None:
+    for name in ("a", "b"):
+        db.create_session(name, "cli", model="m", system_prompt="shared")
+    db.update_system_prompt("a", "own")
+    assert raw.column("SELECT prompt FROM system_prompts ORDER BY prompt") == ["own", "shared"]
+    db.update_session_model("b", "other model")
+    assert raw.column("SELECT prompt FROM system_prompts") == ["own"]
+    db.update_system_prompt("a", "own")
+    assert raw.column("SELECT prompt FROM system_prompts") == ["own"]
+    db.update_system_prompt("a", None)
+    assert raw.column("SELECT prompt FROM system_prompts") == []
+
+
+def test_a_prompt_is_not_lost_to_a_session_that_takes_it_up_at_the_same_time(
+    open_db: OpenDb, raw: RawSql
+) -> None:
+    db = open_db()
+    for _ in range(10):
+        db.create_session("last user", "cli", system_prompt="shared")
+        db.update_system_prompt("last user", "shared")
+        barrier = threading.Barrier(2)
+
+        def take_up(barrier: threading.Barrier = barrier) -> None:
+            barrier.wait(10)
+            db.create_session("new user", "cli", system_prompt="shared")
+
+        thread = threading.Thread(target=take_up)
+        thread.start()
+        barrier.wait(10)
+        db.update_system_prompt("last user", None)
+        thread.join()
+        session = db.get_session("new user")
+        assert session is not None
+        assert session["system_prompt"] == "shared"
+        raw("DELETE FROM sessions WHERE id = 'new user'")
