@@ -18,7 +18,7 @@ from hermes_state.errors import (
     InvalidMessageError,
     MessageConflictError,
 )
-from hermes_state.salvage import Refusal, storable
+from hermes_state.salvage import Refusal, read_as_stored, storable
 from hermes_state.store import SessionDB
 from hermes_state.text import is_usable_id
 
@@ -136,7 +136,12 @@ class TranscriptFlusher:
         attempts: dict[tuple[int, str | None], int] = {}
         while True:
             try:
-                self.db.append_messages_batch(self.session_id, rows, turn_lease_holder=self.turn_lease_holder)
+                if self.turn_lease_holder is None:
+                    self.db.append_messages_batch(self.session_id, rows)
+                else:
+                    self.db.append_messages_batch(
+                        self.session_id, rows, turn_lease_holder=self.turn_lease_holder
+                    )
             except InvalidMessageError as error:
                 self._mend(rows, error, attempts)
             except MessageConflictError as error:
@@ -200,6 +205,7 @@ class TranscriptFlusher:
             message["_row_id"], message["timestamp"] = row["_row_id"], row["timestamp"]
             message[PERSISTED_MARKER] = self.session_id
             message.pop(_DIRTY, None)
+            read_as_stored(message, limit=self.db.max_text_bytes)
 
 
 class SessionPersistenceMixin:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from hermes_state.codec import PLACE, REFUSED_KEY, readable_text
+from hermes_state.codec import ASSISTANT_ONLY, PLACE, REFUSED_KEY, encode_message, readable_text
+from hermes_state.decoding import decode_row
 from hermes_state.errors import InvalidMessageError
 from hermes_state.json_values import UnfitValueError, checked
 from hermes_state.text import clean_text
@@ -15,6 +16,7 @@ _TEXT_KEYS = frozenset(
 )  # fmt: skip
 
 
+_NOT_MIRRORED = frozenset(("id", "session_id", "active", "compacted", "timestamp"))
 _NOT_UNKNOWN = frozenset(("message_id", "id"))
 _MOST_KEY_BYTES = 200
 
@@ -55,6 +57,32 @@ def storable(
     return copy, refusals
 
 
+def read_as_stored(message: dict[Any, Any], *, limit: int) -> None:
+    """Gives the keys of ``message`` the values that its row reads (CONTRACT.md section 5, ``PERSISTED_MARKER``).
+
+    Cleaned texts, parsed JSON and lists in the place of tuples, that is; what the row does not hold leaves the dict. Keys that
+    role gating left out, private ones, and a message with a refused value stay as they are.
+    """
+    try:
+        encoded = encode_message(message, 0, session_id="", max_text_bytes=limit)
+    except InvalidMessageError:
+        return
+    row: dict[str, Any] = {**decode_row((0, *encoded.values))}
+    for key in [key for key in message if _is_mirrored(key, row["role"])]:
+        stored = row.get("platform_message_id" if key == "message_id" else key)
+        if stored is None and message[key] is not None:
+            del message[key]
+        elif type(stored) is not type(message[key]) or stored != message[key]:
+            message[key] = stored
+    message.update({key: row[key] for key in row.keys() - PLACE.keys() - {"id"} if key not in message})
+
+
+def _is_mirrored(key: Any, role: str) -> bool:
+    if not isinstance(key, str) or key.startswith("_") or key in _NOT_MIRRORED:
+        return False
+    return role == "assistant" or key not in ASSISTANT_ONLY
+
+
 def _refusal(error: InvalidMessageError, key: str, text: str) -> Refusal:
     return {"index": error.index, "key": cut(key, _MOST_KEY_BYTES), "reason": error.reason, "text": text}
 
@@ -91,7 +119,7 @@ def text_form(value: Any) -> str:
         return clean_text(value.decode("utf-8", "replace"))
     try:
         return clean_text(repr(value))
-    except (ValueError, RecursionError):
+    except Exception:  # noqa: BLE001 - what a caller's object raises must not cost the others their rows
         return f"<{type(value).__name__} without a text form>"
 
 

@@ -26,6 +26,7 @@ from hermes_state.errors import (
     SchemaBehindError,
     SchemaError,
     SchemaMismatchError,
+    StoreError,
     StoreIncompleteError,
 )
 from hermes_state.models import metadata
@@ -284,6 +285,11 @@ def _alembic(
             raise
         except CommandError as error:
             raise InvalidArgumentError("revision", str(error)) from error
+        except StoreError as error:
+            if type(error) is not StoreError:
+                raise
+            # The DDL itself was refused: a table is there that should not be yet, or the other way round.
+            raise SchemaMismatchError(f"the tables are not those of their version: {error.reason}") from error
 
 
 def _described(difference: Any) -> str:

@@ -308,3 +308,30 @@ def test_an_edited_stamped_history_dict_updates_its_row(db: SessionDB, session: 
     flusher.mark_dirty(history[0])
     assert flusher.flush(history, history)
     assert raw.column("SELECT content FROM messages") == ["new"]
+
+
+def test_a_flushed_dict_reads_as_its_row(db: SessionDB, session: str) -> None:
+    odd: dict[str, Any] = {
+        "role": "assistant",
+        "content": "h\0i \ud800",
+        "tool_calls": '[{"id": 1}]',
+        "display_metadata": {},
+        "reasoning_details": ({"n": (1, 2)},),
+        "message_id": "p\N{SNOWMAN}",
+        "foo": (1, {"k\0": "v\0"}),
+        "k\0": 1,
+        "observed": 1,
+        "_private": (1, 2),
+    }
+    gated: dict[str, Any] = {"role": "user", "content": ["a", ("b",)], "reasoning": "stays on the dict"}
+    assert TranscriptFlusher(db, session).flush([odd, gated])
+    rows = db.get_messages(session)
+    for live, row in zip([odd, gated], rows, strict=True):
+        for key in live.keys() - {"reasoning", "message_id"}:
+            if not key.startswith("_"):
+                assert live[key] == row[key], key  # type: ignore[literal-required]
+    assert odd["message_id"] == rows[0]["platform_message_id"]
+    assert odd["observed"] is True
+    assert "display_metadata" not in odd
+    assert odd["_private"] == (1, 2)
+    assert gated["reasoning"] == "stays on the dict"

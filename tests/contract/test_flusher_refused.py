@@ -250,3 +250,16 @@ def test_a_whole_batch_of_bad_messages_is_stored_in_order(flusher: TranscriptFlu
     assert flusher.flush(messages)
     assert contents_of(raw) == [str(number) for number in range(50)]
     assert all(m[PERSISTED_MARKER] == "s" and m["tool_calls"] == "{" for m in messages)
+
+
+def test_a_value_whose_text_form_raises_holds_up_nobody(db: SessionDB, session: str, raw: RawSql) -> None:
+    class Hostile:
+        def __repr__(self) -> str:
+            raise RuntimeError("no text form")
+
+    flusher = TranscriptFlusher(db, session)
+    assert flusher.flush(
+        [user("good"), {"role": "user", "content": "x", "foo": Hostile(), "token_count": Hostile()}]
+    )
+    assert contents_of(raw) == ["good", "x"]
+    assert {refusal["key"] for refusal in flusher.last_refused} == {"foo", "token_count"}

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from hermes_state import upgrades
-from hermes_state.errors import SchemaBehindError
+from hermes_state.errors import SchemaBehindError, SchemaMismatchError
 from tests.migrations.conftest import Connect
 from tests.support import catalogue
 from tests.support.raw import RawSql
@@ -173,3 +173,10 @@ def test_a_look_is_not_misled_by_an_upgrade_that_ends_in_the_middle_of_it(
         else:
             upgrades.check_schema(conn)
     assert upgrades.current(other) == expected
+
+
+def test_a_version_older_than_its_tables_is_a_typed_mismatch(migrated: sa.Engine, sql: RawSql) -> None:
+    sql("UPDATE alembic_version SET version_num = '0001'")
+    with pytest.raises(SchemaMismatchError, match="not those of their version"):
+        upgrades.upgrade(migrated)
+    assert sql("SELECT version_num FROM alembic_version") == [("0001",)]
