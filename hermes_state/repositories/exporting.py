@@ -16,6 +16,7 @@ from hermes_state.decoding import READ_COLUMNS, decode_row
 from hermes_state.errors import InvalidArgumentError
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Repository, Transaction
+from hermes_state.repositories.reactions import ReactionRepository
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.repositories.session_values import optional_text
 from hermes_state.repositories.sessions import SessionRepository
@@ -92,7 +93,10 @@ class SessionExports(Repository):
         session = self._sessions.get(session_id)
         if session is None:
             return None
-        return {key: _plain(value) for key, value in session.items() if key not in RUNTIME_KEYS}
+        head = {key: _plain(value) for key, value in session.items() if key not in RUNTIME_KEYS}
+        if reactions := ReactionRepository(self._transaction).exported(session_id):
+            head["reactions"] = [{key: _plain(value) for key, value in row.items()} for row in reactions]
+        return head
 
     def _pages(self, session_id: str) -> Iterator[tuple[list[dict[str, Any]], int]]:
         """Exported messages in pages, each with its bytes; a page after large rows is shorter."""

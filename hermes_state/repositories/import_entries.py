@@ -15,6 +15,7 @@ from hermes_state.errors import HermesStateError, InvalidArgumentError, InvalidM
 from hermes_state.json_values import UnfitValueError, checked, dump_json
 from hermes_state.models import KINDS
 from hermes_state.repositories.exporting import RUNTIME_KEYS, SUCCESSOR_KEY
+from hermes_state.repositories.reactions import checked_reactions
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.text import MAX_ID_CHARACTERS, clean_text, exceeds, is_usable_id
 
@@ -72,6 +73,12 @@ class ImportEntry:
     columns: dict[str, Any]
     parent_id: str | None
     part: MessagePart
+    reactions: list[dict[str, Any]] = field(default_factory=list)
+
+    def text_bytes(self) -> int:
+        """The bytes of all texts."""
+        others = (self.columns, *self.reactions)
+        return self.part.text_bytes() + sum(_text_bytes(values.values()) for values in others)
 
 
 def checked_entries(
@@ -135,7 +142,8 @@ def checked_entry(session: Any, max_text_bytes: int) -> ImportEntry:
         if session.get(c.name) not in (None, {})
     }
     part = checked_messages(session_id, session.get("messages"), max_text_bytes)
-    return ImportEntry(str.__str__(session_id), columns, parent_id or None, part)
+    reactions = checked_reactions(session.get("reactions"))
+    return ImportEntry(str.__str__(session_id), columns, parent_id or None, part, reactions)
 
 
 def checked_messages(session_id: str, messages: Any, max_text_bytes: int) -> MessagePart:
@@ -175,7 +183,7 @@ class _Room:
     def take(self, entry: ImportEntry) -> None:
         """Counts the entry; ``InvalidArgumentError`` when it, or all up to it, are too large."""
         limits = self._limits
-        count, size = len(entry.part.messages), entry.part.text_bytes() + _text_bytes(entry.columns.values())
+        count, size = len(entry.part.messages), entry.text_bytes()
         self._messages += count
         self._bytes += size
         for found, limit, words in (

@@ -24,6 +24,7 @@ from hermes_state.repositories.import_entries import (
     in_order,
 )
 from hermes_state.repositories.messages import MessageRepository
+from hermes_state.repositories.reactions import ReactionRepository
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.repositories.sessions import SessionRepository
 from hermes_state.text import MAX_ID_CHARACTERS
@@ -109,6 +110,7 @@ class SessionImports(Repository):
                 if on_existing == "skip":
                     return None
                 new.session_id = self._insert_renamed(entry.session_id, columns)
+            ReactionRepository(self._transaction).add_imported(new.session_id, entry.reactions)
         return new
 
     def write_messages(self, new: NewSession, parts: Iterable[MessagePart]) -> list[Successor]:

@@ -6,12 +6,15 @@ carry on. So every verb looks at the session and at all those that it continues.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import sqlalchemy as sa
 
+from hermes_state.codec import epoch_seconds
 from hermes_state.errors import InvalidArgumentError
+from hermes_state.json_values import UnfitValueError
 from hermes_state.models import MessageReactionRow
 from hermes_state.records import MessageReaction
 from hermes_state.repositories import rows
@@ -22,7 +25,8 @@ from hermes_state.text import clean_text, is_usable_id
 _REACTIONS = table_of(MessageReactionRow)
 _MESSAGES = rows.MESSAGES
 _MOST_CHARACTERS = 64
-_FOUND = [_REACTIONS.c[name] for name in ("session_id", "message_uid", "actor", "emoji", "set_at", "seen")]
+_EXPORTED = ("message_uid", "actor", "emoji", "set_at", "seen")
+_FOUND = [_REACTIONS.c.session_id, *[_REACTIONS.c[name] for name in _EXPORTED]]
 
 Found = Sequence[Mapping[Any, Any]]
 
@@ -95,6 +99,21 @@ class ReactionRepository(Repository):
             taken = conn.execute(stmt, {"chain": self._operations.list_value(chain)}).mappings().all()
             return self._placed(chain, taken)
 
+    def exported(self, session_id: str) -> list[dict[str, Any]]:
+        """The reactions that were set in the session, by uid and actor, as an export holds them; rows play no part."""
+        stmt = sa.select(*[_REACTIONS.c[name] for name in _EXPORTED]).where(
+            _REACTIONS.c.session_id == session_id
+        )
+        with self._transaction.verb() as conn:
+            found = conn.execute(stmt.order_by(_REACTIONS.c.message_uid, _REACTIONS.c.actor)).mappings().all()
+        return [dict(row) for row in found]
+
+    def add_imported(self, session_id: str, reactions: Sequence[Mapping[str, Any]]) -> None:
+        """Inserts what ``checked_reactions`` has let pass into a session that has no reactions yet."""
+        with self._transaction.verb() as conn:
+            if reactions:
+                conn.execute(sa.insert(_REACTIONS), [{**row, "session_id": session_id} for row in reactions])
+
     def _shown_uid(self, session_id: str, row_id: int) -> str | None:
         if not is_usable_id(session_id):
             return None
@@ -160,6 +179,33 @@ class ReactionRepository(Repository):
 
     def _is_in(self, parameter: str) -> sa.ColumnElement[bool]:
         return self._operations.is_any_of(_REACTIONS.c.session_id, parameter)
+
+
+def checked_reactions(value: Any) -> list[dict[str, Any]]:
+    """The reactions of an export, one for each message and actor; ``InvalidArgumentError`` for what cannot be one."""
+    if value is None:
+        return []
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise InvalidArgumentError("reactions", "it must be a list")
+    reactions = [_checked_reaction(reaction) for reaction in value]
+    return list({(reaction["message_uid"], reaction["actor"]): reaction for reaction in reactions}.values())
+
+
+def _checked_reaction(reaction: Any) -> dict[str, Any]:
+    if not isinstance(reaction, Mapping):
+        raise InvalidArgumentError("reactions", "each must be a dict")
+    given = {name: reaction.get(name) for name in _EXPORTED}
+    for name in ("message_uid", "actor"):
+        require_id(name, given[name])
+    try:
+        # Another program may have stored what is no time; then the moment of the import counts.
+        given["set_at"] = time.time() if given["set_at"] is None else epoch_seconds(given["set_at"])
+    except UnfitValueError as error:
+        raise InvalidArgumentError("set_at", str(error)) from error
+    given["emoji"] = _emoji(given["emoji"])
+    if not given["emoji"] or not isinstance(given["seen"], bool):
+        raise InvalidArgumentError("reactions", "each needs an emoji, and seen must be true or false")
+    return given
 
 
 def _emoji(value: Any) -> str:

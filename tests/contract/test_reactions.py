@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -230,3 +231,57 @@ def test_reactions_work_inside_a_unit(db: SessionDB, session: str) -> None:
     with pytest.raises(ZeroDivisionError):
         react_and_fail()
     assert db.get_message_reactions("s") == []
+
+
+def test_reactions_travel_with_an_export(db: SessionDB, raw: RawSql, session: str) -> None:
+    question, answer = fill(db, user(), assistant())
+    assert "reactions" not in (db.export_session("s") or {})
+    db.set_message_reaction("s", question, HEART, "agent", seen=True)
+    db.set_message_reaction("s", answer, THUMB, "a%_'")
+    exported = json.loads(json.dumps(db.export_session("s")))
+    report = db.import_sessions([exported | {"id": "copy"}])
+    assert (report["ok"], report["imported"]) == (True, 1)
+    mine, theirs = (
+        [
+            (r["message_uid"], r["actor"], r["emoji"], r["set_at"], r["seen"])
+            for r in db.get_message_reactions(name)
+        ]
+        for name in ("s", "copy")
+    )
+    assert mine == theirs
+    assert [r["actor"] for r in db.take_unseen_reactions("copy")] == ["a%_'"]
+    renamed = db.import_sessions([exported], on_existing="rename")
+    assert len(db.get_message_reactions(renamed["imported_ids"][0])) == 2
+
+
+GOOD = {"message_uid": "u", "actor": "anna", "emoji": THUMB, "set_at": 5.0, "seen": False}
+
+
+@pytest.mark.parametrize(
+    "reactions",
+    [
+        "text",
+        {"a": 1},
+        [1],
+        [GOOD | {"actor": ""}],
+        [GOOD | {"message_uid": None}],
+        [GOOD | {"emoji": ""}],
+        [GOOD | {"emoji": "x" * 65}],
+        [GOOD | {"set_at": "now"}],
+        [GOOD | {"set_at": 1e300}],
+        [GOOD | {"seen": 2}],
+    ],
+)
+def test_an_import_with_what_is_no_reaction_writes_nothing(
+    db: SessionDB, raw: RawSql, reactions: Any
+) -> None:
+    report = db.import_sessions([{"id": "s", "source": "cli", "reactions": reactions}])
+    assert (report["ok"], len(report["errors"])) == (False, 1)
+    assert snapshot(raw) == []
+
+
+def test_of_repeated_reactions_in_an_import_the_last_counts(db: SessionDB, raw: RawSql) -> None:
+    given = [GOOD, GOOD | {"emoji": HEART, "set_at": None, "unknown": 1}]
+    assert db.import_sessions([{"id": "s", "source": "cli", "reactions": given}])["ok"]
+    ((emoji, set_at),) = raw("SELECT emoji, set_at FROM message_reactions")
+    assert (emoji, set_at > 1e9) == (HEART, True)
