@@ -14,7 +14,7 @@ from hermes_state import (
     SessionDB,
     SessionTooLargeError,
 )
-from tests.support.builders import REPLACEMENT, assistant, user
+from tests.support.builders import REPLACEMENT, assistant, carrier, reasoning, user
 from tests.support.raw import RawSql
 
 
@@ -33,6 +33,20 @@ def test_the_active_ids_are_those_of_the_live_rows_in_order(db: SessionDB, raw: 
     raw("UPDATE messages SET active = ? WHERE id = ?", False, ids[3])
     assert db.get_active_message_ids("s") == ids[1:3]
     assert [db.get_active_message_ids(unknown) for unknown in ("?", "", "a\x00")] == [[], [], []]
+
+
+def test_every_reader_keeps_the_order_of_insertion_after_old_rows_were_rewritten(
+    db: SessionDB, session: str
+) -> None:
+    ids = fill(db, *[carrier(str(n), reasoning(str(n)), timestamp=100.0 - n) for n in range(6)])
+    db.set_message_api_content("s", ids[0], "rewritten last")
+    assert db.get_active_message_ids("s") == ids
+    assert [m["id"] for m in db.get_messages("s", include_compacted=True, offset=2)] == ids[2:]
+    model, display = db.get_resume_conversations("s")
+    expected = [f"answer {n}" for n in range(6)]
+    assert [m["content"] for m in model] == [m["content"] for m in display] == expected
+    shown = db.get_messages_as_conversation("s", include_compacted=True)
+    assert [m["content"] for m in shown] == expected
 
 
 def test_the_active_ids_pin_a_rewind(db: SessionDB, session: str) -> None:

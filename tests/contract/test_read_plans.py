@@ -52,6 +52,7 @@ READS: dict[str, Callable[[SessionDB, int], Any]] = {
     ),
     "newest id": lambda db, _anchor: db.latest_message_row_id("old"),
     "watermark": lambda db, _anchor: db.get_active_message_watermark("old"),
+    "export": lambda db, _anchor: db.export_session("old"),
     "newest role": lambda db, _anchor: db.latest_conversation_role("old"),
 }
 
