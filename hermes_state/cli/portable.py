@@ -105,10 +105,7 @@ def import_sessions(
         Path,
         typer.Argument(
             metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            readable=True,
-            help="Sessions, one a line or one JSON list, or chats of OpenAI's or ShareGPT's kind; gzip and zstd are recognised.",
+            help="Sessions, one a line or one JSON list, or chats of OpenAI's or ShareGPT's kind; gzip and zstd are recognised; - is stdin.",
         ),
     ],
     rename: Annotated[

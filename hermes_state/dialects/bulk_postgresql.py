@@ -121,11 +121,12 @@ class PostgresqlBulk(BulkOperations):
 
     def set_last_id(self, conn: sa.Connection, table: sa.Table, last_id: int) -> None:
         """Never backwards."""
-        sequence = _sequence(conn, table)
-        if sequence is None:
+        column, sequence = numbered(table), _sequence(conn, table)
+        if column is None or sequence is None:
             return
-        highest = max(last_id, self.last_id(conn, table))
-        if highest:
+        # Another program may have chosen an id that the sequence has not reached.
+        highest = max(last_id, self.last_id(conn, table), conn.scalar(sa.select(sa.func.max(column))) or 0)
+        if highest > 0:
             conn.execute(sa.select(sa.func.setval(sequence, highest)))
 
     def analyze(self, conn: sa.Connection) -> None:

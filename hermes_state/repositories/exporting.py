@@ -7,7 +7,7 @@ running program notes about itself (``RUNTIME_KEYS``): an import would not take 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -151,7 +151,7 @@ class SessionExports(Repository):
 
 def require_ids(session_ids: Any) -> list[str]:
     """The ids as a list; ``InvalidArgumentError`` for one text, which would be taken letter by letter."""
-    if isinstance(session_ids, (str, bytes)):
+    if isinstance(session_ids, (str, bytes)) or not isinstance(session_ids, Iterable):
         raise InvalidArgumentError("session_ids", "it must be a list of ids")
     return [session_id for session_id in session_ids if is_usable_id(session_id)]
 

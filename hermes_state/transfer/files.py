@@ -7,11 +7,13 @@ import gzip
 import importlib
 import io
 import os
+import shutil
+import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from types import ModuleType
 from typing import Any, BinaryIO, cast
 
@@ -45,7 +47,9 @@ def written(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         with (
-            NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as partial,
+            tempfile.NamedTemporaryFile(
+                dir=path.parent, prefix=f".{path.name[:100]}.", delete=False
+            ) as partial,
             _unlinked_on_error(partial.name),
         ):
             with _compressing(path, cast("BinaryIO", partial)) as stream:
@@ -61,10 +65,11 @@ def written(path: Path) -> Iterator[BinaryIO]:
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The content of ``path`` as a stream; gzip and zstd are recognised by their first bytes, whatever the suffix.
 
-    A file that is damaged or cut off raises ``TransferFileError`` where that shows.
+    ``-`` is what stands on stdin, which waits in an unnamed temporary file. A file that is damaged or cut off raises
+    ``TransferFileError`` where that shows.
     """
     try:
-        with path.open("rb") as stream:
+        with _stdin() if str(path) == "-" else path.open("rb") as stream:
             start = stream.read(4)
             stream.seek(0)
             with _decompressing(path, start, stream) as plain:
@@ -88,6 +93,14 @@ def bounded_lines(stream: BinaryIO, max_bytes: int) -> Iterator[bytes]:
 
 
 _DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
+
+
+@contextmanager
+def _stdin() -> Iterator[BinaryIO]:
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.seek(0)
+        yield cast("BinaryIO", copy)
 
 
 @contextmanager

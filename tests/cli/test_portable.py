@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from hermes_state import SessionDB
+from hermes_state.cli.main import app
 from hermes_state.repositories import exporting
 from hermes_state.transfer import imports
 from hermes_state.transfer.files import TransferFileError, bounded_lines, opened, written
@@ -78,6 +80,16 @@ def test_a_file_comes_back_the_same_in_another_store(
     with SessionDB(tmp_path / "other.db") as other:
         assert other.export_all() == exported
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
+def test_one_store_is_piped_into_another(run: Run, db: SessionDB, tmp_path: Path) -> None:
+    chain(db)
+    data = run("export", "--all").stdout_bytes
+    for name, given in (("plain.db", data), ("packed.db", gzip.compress(data))):
+        result = CliRunner().invoke(app, ["--db", str(tmp_path / name), "import", "-"], input=given)
+        assert result.exit_code == 0, result.stderr
+        with SessionDB(tmp_path / name) as other:
+            assert other.export_all() == db.export_all()
 
 
 def test_a_session_over_several_lines_comes_back_whole(

@@ -58,6 +58,7 @@ def fill(url: str, messages: int = 30) -> None:
         db.create_session(
             "aaa before its parent", "cli", parent_session_id="other", system_prompt="prompt " * 9
         )
+        db.set_message_reaction("other", db.latest_message_row_id("other") or 0, "👍")
         db.set_meta("note", "value")
         db.set_meta("empty", None)
         db.try_acquire_compression_lock("other", "me")
@@ -451,3 +452,13 @@ def test_a_damaged_source_is_typed_and_leaves_the_target_incomplete(tmp_path: Pa
     with pytest.raises(StoreCorruptError):
         copy_store(source, target)
     assert source.read_bytes() == bytes(data)
+
+
+def test_an_id_that_another_program_chose_is_not_given_out_again(urls: list[str]) -> None:
+    fill(urls[0])
+    raw = RawSql(urls[0])
+    raw("INSERT INTO messages (id, session_id) VALUES (1000, 'other')")
+    raw.close()
+    copy_store(urls[0], urls[1])
+    with SessionDB(url=urls[1]) as db:
+        assert db.append_message("other", "user", "next") == 1001

@@ -216,3 +216,12 @@ def test_an_export_knows_assistant_rows_of_every_state(db: SessionDB, raw: RawSq
         (False, False),
         (True, False),
     ]
+
+
+def test_what_is_no_list_of_ids_is_refused(db: SessionDB) -> None:
+    for bad in ("ab", b"ab", 7):
+        with pytest.raises(InvalidArgumentError):
+            db.iter_export(bad)  # type: ignore[arg-type]
+    assert list(db.iter_export([None, 7, "\0", ""])) == []  # type: ignore[list-item]
+    with pytest.raises(InvalidArgumentError):
+        db.export_all(source=7)  # type: ignore[arg-type]
