@@ -301,3 +301,59 @@ class UsageRecord(TypedDict, total=False):
     actual_cost_usd: float | None
     first_seen: float | None
     last_seen: float | None
+
+
+class StateCounts(TypedDict):
+    """Messages by their state."""
+
+    active: int
+    compacted: int
+    rewound: int
+
+
+class DayStatistics(TypedDict):
+    """What was said on one day of UTC, ``YYYY-MM-DD``; empty for a time that no calendar reaches."""
+
+    day: str
+    messages: int
+    text_bytes: int
+
+
+class SessionStatistics(TypedDict):
+    """How much one session holds, messages of every state. ``text_bytes``: UTF-8 bytes of the stored texts."""
+
+    session_id: str
+    title: str | None
+    source: str | None
+    messages: int
+    text_bytes: int
+
+
+class CheckpointStatistics(TypedDict):
+    """UTF-8 bytes of replay items in live rows: those that stay, and the checkpoints that ``reclaim`` would take out."""
+
+    live_bytes: int
+    shadowed_bytes: int
+    shadowed_rows: int
+
+
+class RetentionStatistics(TypedDict):
+    """The ended, unpinned sessions that nobody has used for ``days`` days, and their live messages."""
+
+    days: float
+    sessions: int
+    messages: int
+
+
+class StoreStatistics(TypedDict):
+    """A whole store at a glance; see ``SessionDB.statistics``."""
+
+    sizes: list[Size]
+    sessions_by_source: dict[str, int]
+    messages: StateCounts
+    days: list[DayStatistics]
+    biggest_sessions: list[SessionStatistics]
+    checkpoints: CheckpointStatistics
+    usage_by_model: list[UsageRecord]
+    usage_by_day: list[UsageRecord]
+    retention: RetentionStatistics

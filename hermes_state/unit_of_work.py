@@ -25,6 +25,7 @@ from hermes_state.repositories.portable import PortableRepository
 from hermes_state.repositories.reactions import ReactionRepository
 from hermes_state.repositories.sessions import SessionRepository
 from hermes_state.repositories.space import SpaceRepository
+from hermes_state.repositories.statistics import StatisticsRepository
 from hermes_state.repositories.usage import UsageRepository
 
 
@@ -125,6 +126,11 @@ class UnitOfWork:
     def usage(self) -> UsageRepository:
         """Tokens and money inside this transaction."""
         return UsageRepository(self._transaction)
+
+    @cached_property
+    def statistics(self) -> StatisticsRepository:
+        """Sums over the whole store."""
+        return StatisticsRepository(self._transaction)
 
     @cached_property
     def space(self) -> SpaceRepository:

@@ -10,8 +10,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from hermes_state.cli.output import note, print_json, print_table
 from hermes_state.cli.target import target_of
-from hermes_state.records import ReclaimReport, Size
+from hermes_state.records import ReclaimReport
 from hermes_state.transfer.readable import size
+from hermes_state.transfer.report import bytes_by_table
 
 _HOW = {
     "rewritten": "the file was rewritten",
@@ -56,21 +57,13 @@ def _print(report: ReclaimReport, *, dry_run: bool) -> None:
         f"checkpoints {what}: {size(report['checkpoint_bytes'])} in {report['rows']:,} rows "
         f"of {report['sessions']:,} sessions"
     )
-    before, after = _by_table(report["sizes_before"]), _by_table(report["sizes_after"])
+    before, after = bytes_by_table(report["sizes_before"]), bytes_by_table(report["sizes_after"])
     rows = [[name, size(taken), size(after.get(name, 0))] for name, taken in before.items()]
     total = [size(sum(sizes.values())) for sizes in (before, after)]
     if rows:
         print_table(("table", "before", "after"), [*rows, ["total", *total]], numbers=("before", "after"))
     if report["vacuum"] is not None:
         note(_HOW[report["vacuum"]])
-
-
-def _by_table(sizes: list[Size]) -> dict[str, int]:
-    """The bytes of each table with its indexes, biggest first."""
-    found: dict[str, int] = {}
-    for each in sizes:
-        found[each.table] = found.get(each.table, 0) + each.size_bytes
-    return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 def _progress() -> Progress:

@@ -127,6 +127,10 @@ class DialectOperations(abc.ABC):
         """The bytes of a text or JSON column's text in UTF-8."""
 
     @abc.abstractmethod
+    def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        """The day of UTC, ``YYYY-MM-DD``; NULL for what no calendar reaches."""
+
+    @abc.abstractmethod
     def sizes(self, conn: sa.Connection) -> list[Size]:
         """Every table and index of the database with its bytes, biggest first; nothing where SQLite cannot tell."""
 

@@ -82,6 +82,11 @@ class PostgresqlOperations(DialectOperations):
         """Of the text, which takes less space as it is stored."""
         return sa.func.octet_length(sa.cast(column, sa.Text), type_=sa.BigInteger)
 
+    def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        """By ``to_char``, for the years that have four digits."""
+        moment = sa.func.timezone("UTC", sa.func.to_timestamp(epoch))
+        return sa.case((epoch.between(0, 253402300799), sa.func.to_char(moment, "YYYY-MM-DD", type_=sa.Text)))
+
     def sizes(self, conn: sa.Connection) -> list[Size]:
         """A table's bytes include those of its long values (TOAST)."""
         return [Size(*row) for row in conn.exec_driver_sql(_SIZES)]

@@ -88,6 +88,10 @@ class SqliteOperations(DialectOperations):
         """``length`` counts characters of text, bytes of a BLOB."""
         return sa.func.length(sa.cast(column, sa.LargeBinary), type_=sa.BigInteger)
 
+    def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        """By ``strftime``, which gives NULL for the years it does not know."""
+        return sa.func.strftime("%Y-%m-%d", epoch, "unixepoch", type_=sa.Text)
+
     def sizes(self, conn: sa.Connection) -> list[Size]:
         """From ``dbstat``, which reads every page once; not every build of SQLite has it."""
         if not conn.exec_driver_sql(_KNOWS_SIZES).all():

@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 
 from hermes_state.errors import StoreReadOnlyError
-from hermes_state.records import ReclaimReport, Size
+from hermes_state.records import ReclaimReport, Size, StoreStatistics
+from hermes_state.repositories.base import require_count
+from hermes_state.repositories.lease_rows import require_seconds
 from hermes_state.repositories.space import Stripped
 from hermes_state.store.core import StoreCore
 from hermes_state.text import is_usable_id
+from hermes_state.unit_of_work import UnitOfWork
 
 _SESSIONS_A_PAGE = 200
 # As long as the next part has the write lock, nobody else gets it: let them come in between.
@@ -22,6 +25,39 @@ class SpaceVerbs(StoreCore):
     def sizes(self) -> list[Size]:
         """The bytes of every table and index, biggest first; empty where SQLite was built without ``dbstat``."""
         return self._read(lambda uow: uow.space.sizes())
+
+    def statistics(
+        self, *, days: int = 30, biggest: int = 20, retention_days: float = 90.0
+    ) -> StoreStatistics:
+        """A whole store at a glance; every text is read once, so a big one takes its time.
+
+        ``days``: how many days back the growth is shown. ``biggest``: how many sessions, those with the most text.
+        ``retention_days``: which sessions count as old. Raises ``InvalidArgumentError`` for numbers below 0.
+        """
+        require_count("days", days)
+        require_count("biggest", biggest)
+        before = time.time() - require_seconds("retention_days", retention_days, zero=True) * 86_400
+        shadowed = self.reclaim(dry_run=True)
+
+        def look(uow: UnitOfWork) -> StoreStatistics:
+            sessions, messages = uow.statistics.idle_since(before)
+            return {
+                "sizes": uow.space.sizes(),
+                "sessions_by_source": uow.statistics.sessions_by_source(),
+                "messages": uow.statistics.messages_by_state(),
+                "days": uow.statistics.days(days),
+                "biggest_sessions": uow.statistics.biggest_sessions(biggest),
+                "checkpoints": {
+                    "live_bytes": max(0, uow.statistics.carrier_bytes() - shadowed["checkpoint_bytes"]),
+                    "shadowed_bytes": shadowed["checkpoint_bytes"],
+                    "shadowed_rows": shadowed["rows"],
+                },
+                "usage_by_model": uow.usage.totals(by="model"),
+                "usage_by_day": uow.usage.totals(by="day"),
+                "retention": {"days": retention_days, "sessions": sessions, "messages": messages},
+            }
+
+        return self._read(look)
 
     def reclaim(
         self,
