@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL
 
 from hermes_state.codec import PLACE, EncodedMessage
+from hermes_state.dialects.bulk import Row
 from hermes_state.dialects.older_stores import OlderStore, reading_older_store
 from hermes_state.engine import build_engine, resolve_url, sqlite_path
 from hermes_state.errors import InvalidArgumentError
@@ -52,6 +53,13 @@ _SESSIONS_A_PART = 500
 _HIGHEST_ID = 2**62
 """Above this, new messages would soon find no free id."""
 _ITEMS, _TIMESTAMP, _ACTIVE = PLACE["codex_reasoning_items"], PLACE["timestamp"], PLACE["active"]
+_LONG = [
+    PLACE[name]
+    for name in (
+        "content", "content_parts", "tool_calls", "reasoning", "reasoning_content", "reasoning_details",
+        "codex_reasoning_items", "codex_message_items", "api_content", "extra",
+    )
+]  # fmt: skip
 # The marks of the older stores' own indices, which are not taken over.
 _INDEX_NOTES = "fts_"
 _KNOWN_TABLES = (
@@ -121,6 +129,13 @@ def _urls(source: Any, into: Any, settings: Settings) -> tuple[URL, URL]:
 
 def _silent(_phase: str, _done: int, _total: int) -> None:
     return
+
+
+def _without_empty_columns(names: Sequence[str], rows: list[Row]) -> tuple[list[str], list[Row]]:
+    """The columns that any of the rows fills: half of them are NULL in most parts, and binding them takes time."""
+    columns = list(zip(*rows, strict=True))
+    filled = [place for place, values in enumerate(columns) if values.count(None) < len(rows)]
+    return [names[place] for place in filled], list(zip(*[columns[place] for place in filled], strict=True))
 
 
 class _Adoption:
@@ -193,12 +208,12 @@ class _Adoption:
         total = self._plan.message_count
         for part in self._parts(converter):
             with self._filling.transaction():
-                self._filling.load(_MESSAGES, LOADED_COLUMNS, part)
+                self._filling.load(_MESSAGES, *_without_empty_columns(LOADED_COLUMNS, part))
             self._report.messages += len(part)
             self._progress("messages", self._report.messages, total)
 
-    def _parts(self, converter: MessageConverter) -> Iterator[list[tuple[Any, ...]]]:
-        part: list[tuple[Any, ...]] = []
+    def _parts(self, converter: MessageConverter) -> Iterator[list[Row]]:
+        part: list[Row] = []
         room = _CHARACTERS_A_PART
         for number, row in enumerate(self._store.messages(), start=1):
             session_id = self._plan.new_id(converter.old_session_id(row))
@@ -211,7 +226,7 @@ class _Adoption:
             if encoded.is_carrier and encoded.values[_ACTIVE] and not self._keeps_checkpoints:
                 encoded = self._stripped(encoded)
             part.append(loaded(new_id, encoded))
-            room -= sum([len(value) for value in encoded.values if type(value) is str])
+            room -= sum([len(encoded.values[place] or "") for place in _LONG])
             if room < 0 or len(part) == _ROWS_A_PART:
                 yield part
                 part, room = [], _CHARACTERS_A_PART
