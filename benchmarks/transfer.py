@@ -1,8 +1,8 @@
 """``python -m benchmarks.transfer [--postgresql URL] [--rows N] [--megabytes N] [--folder DIR]``: moving whole stores.
 
-A SQLite store of ordinary rows and of archived checkpoints is generated, then copied, exported and imported; each step runs in
-a process of its own, whose peak memory counts. The PostgreSQL URL must name an empty database, which is filled. Exits
-with 1 when a bound is missed.
+A SQLite store of ordinary rows and of archived checkpoints is generated, then copied, exported and imported, and the same in
+the form of version 17 of an older store, which is adopted; each step runs in a process of its own, whose peak memory counts.
+The PostgreSQL URL must name an empty database, which is filled and emptied. Exits with 1 when a bound is missed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hermes_state import SessionDB
+from hermes_state import SessionDB, upgrades
+from hermes_state.engine import build_engine, resolve_url
+from hermes_state.settings import Settings
+from hermes_state.transfer.adoption import adopt_store
 from hermes_state.transfer.copying import copy_store
 from hermes_state.transfer.exports import write_json_lines
 from hermes_state.transfer.files import written
 from hermes_state.transfer.imports import import_file
+from tests.support.older_stores import OldStore
 
 ROWS_OF_A_SESSION = 200
 CHECKPOINT_BYTES = 120_000
@@ -59,6 +63,16 @@ FROM n
 def generate(path: Path, rows: int, megabytes: int) -> None:
     """A store of ordinary rows, 200 a session, and of archived checkpoints in the first session."""
     SessionDB(path).close()
+    _fill(path, rows, megabytes)
+
+
+def generate_older(path: Path, rows: int, megabytes: int) -> None:
+    """The same as an older store keeps it."""
+    OldStore(path).close()
+    _fill(path, rows, megabytes)
+
+
+def _fill(path: Path, rows: int, megabytes: int) -> None:
     conn = sqlite3.connect(path)
     conn.execute("PRAGMA synchronous = OFF")
     with conn:
@@ -88,13 +102,32 @@ def imported(source: str, target: str) -> int:
             return int(conn.exec_driver_sql("SELECT count(*) FROM messages").scalar_one())
 
 
-STEPS: dict[str, Callable[[str, str], int]] = {"copy": copied, "export": exported, "import": imported}
+def adopted(source: str, target: str) -> int:
+    """Adopts an older store; returns the number of messages."""
+    report = adopt_store(source, target)
+    print(f"adopt: {report.finishing_seconds:.1f} of {report.seconds:.1f} s for the end", file=sys.stderr)
+    return report.messages
+
+
+def empty(target: str) -> None:
+    """Takes every table out of a database that an earlier step has filled."""
+    engine = build_engine(resolve_url(target, None, Settings()), Settings(), pool=False)
+    upgrades.downgrade(engine, "base", force=True)
+    engine.dispose()
+
+
+STEPS: dict[str, Callable[[str, str], int]] = {
+    "copy": copied,
+    "export": exported,
+    "import": imported,
+    "adopt": adopted,
+}
 
 
 def measured(step: str, source: str, target: str) -> dict[str, Any]:
     """Rows, seconds and peak megabytes of one step in a process of its own."""
     arguments = [sys.executable, "-m", "benchmarks.transfer", "--step", step, source, target]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    done = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
@@ -124,8 +157,9 @@ def main() -> int:
 
 
 def _report(folder: Path, arguments: argparse.Namespace) -> int:
-    source, lines = folder / "source.db", folder / "all.jsonl"
+    source, older, lines = folder / "source.db", folder / "older.db", folder / "all.jsonl"
     generate(source, arguments.rows, arguments.megabytes)
+    generate_older(older, arguments.rows, arguments.megabytes)
     steps = [("copy", str(source), str(folder / "copy.db"), "sqlite")]
     if arguments.postgresql:
         steps += [
@@ -135,11 +169,16 @@ def _report(folder: Path, arguments: argparse.Namespace) -> int:
     steps += [
         ("export", str(source), str(lines), ""),
         ("import", str(lines), str(folder / "imported.db"), ""),
+        ("adopt", str(older), str(folder / "adopted.db"), "sqlite"),
     ]
+    if arguments.postgresql:
+        steps.append(("adopt", str(older), arguments.postgresql, "postgresql"))
     table = Table("step", "rows", "rows/s", "bound", "MB/s", "peak", "bound", "holds")
     size = source.stat().st_size / 1e6
     holds = True
     for step, given, target, backend in steps:
+        if step == "adopt" and backend == "postgresql":
+            empty(target)
         found = measured(step, given, target)
         rate, peak = found["rows"] / found["seconds"], found["peak"]
         # Checkpoints of 120 KB are no ordinary rows: there the memory is what is measured.

@@ -25,9 +25,9 @@ from hermes_state.engine import build_engine, reading, redacted, resolve_url, sq
 from hermes_state.errors import ConstraintViolationError, HermesStateError, InvalidArgumentError
 from hermes_state.models import metadata
 from hermes_state.settings import Settings
-from hermes_state.transfer.completeness import IncompleteMark, running
 from hermes_state.transfer.conversions import Note, Row, RowConverter
 from hermes_state.transfer.digests import TableDigest
+from hermes_state.transfer.filling import Filling
 
 OPERATION = "copy"
 BATCH_ROWS = 2_000
@@ -35,14 +35,6 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 Progress = Callable[[str, str, int, int], None]
 """What is done (``copying`` or ``comparing``), the table, its rows that are done, and all its rows."""
-
-
-class TargetNotEmptyError(HermesStateError, ValueError):
-    """The target holds rows already; nothing was written."""
-
-    def __init__(self, tables: list[str]) -> None:
-        self.tables = tables
-        super().__init__(f"the target holds rows in {', '.join(tables)}; give an empty database")
 
 
 class CopyMismatchError(HermesStateError, RuntimeError):
@@ -112,9 +104,11 @@ def copy_store(
     _require_two(*urls)
     with _connected(urls[0], settings, read_only=True) as read, read.begin():
         upgrades.check_schema(read)
-        with _connected(urls[1], settings) as write, running(OPERATION) as holder:
+        with _connected(urls[1], settings) as write:
             report = CopyReport(redacted(urls[0]), redacted(urls[1]))
-            return _Copy(read, write, IncompleteMark(write, holder), report, on_progress).run(restart=restart)
+            with Filling(write, OPERATION, report.source).claimed(restart=restart, resumes=True) as filling:
+                report.resumed = filling.resumed
+                return _Copy(read, write, filling, report, on_progress).run()
 
 
 class _Copy:
@@ -124,90 +118,31 @@ class _Copy:
         self,
         read: sa.Connection,
         write: sa.Connection,
-        mark: IncompleteMark,
+        filling: Filling,
         report: CopyReport,
         on_progress: Progress,
     ) -> None:
         self._read = read
         self._write = write
         self._from = bulk_for(read.engine)
-        self._into = bulk_for(write.engine)
-        self._mark = mark
+        self._filling = filling
+        self._into, self._mark = filling.bulk, filling.mark
         self._report = report
         self._on_progress = on_progress
         self._tables = metadata.sorted_tables
 
-    def run(self, *, restart: bool) -> CopyReport:
+    def run(self) -> CopyReport:
         started = time.monotonic()
-        self._into.prepare(self._write)
-        notes = self._claimed(restart=restart)
-        try:
-            self._run(notes)
-        except BaseException:
-            self._release()
-            raise
-        self._report.seconds = time.monotonic() - started
-        return self._report
-
-    def _run(self, notes: dict[str, str]) -> None:
         dangling = self._from.dangling(self._read, self._tables)
         for table in self._tables:
-            stored = notes.get(f"position:{table.name}")
+            stored = self._filling.notes.get(f"position:{table.name}")
             source = _Source(self._read, self._from, table, dangling.get(table.name, {}), self._into)
             self._copy_and_compare(source, None if stored is None else json.loads(stored))
-        self._complete(json.loads(notes.get("loosened", "{}")))
-
-    def _release(self) -> None:
-        """Lets the next run go on; when that fails too, the end of this process does."""
-        with contextlib.suppress(HermesStateError), self._write.begin():
-            self._mark.release(time.time())
-
-    def _claimed(self, *, restart: bool) -> dict[str, str]:
-        """Marks the target as ours and incomplete; returns what an earlier run noted."""
-        notes = self._begun_before(restart=restart)
-        if notes is None:
-            upgrades.upgrade(self._write.engine)
-            notes = self._begun_before(restart=restart) or self._begun_now()
-        return notes
-
-    def _begun_before(self, *, restart: bool) -> dict[str, str] | None:
-        with self._write.begin():
-            self._into.lock(self._write)
-            notes = self._mark.notes()
-            if not notes:
-                return None
-            operation = notes.get("operation", OPERATION) if restart else OPERATION
-            source = None if restart else self._report.source
-            self._mark.take_over(notes, operation, source, time.time())
-            if restart:
-                notes = self._started_over(notes)
-        self._report.resumed = not restart
-        return notes
-
-    def _started_over(self, notes: dict[str, str]) -> dict[str, str]:
-        loosened = json.loads(notes.get("loosened", "{}")) | self._into.loosen(self._write, self._tables)
-        for table in reversed(self._tables):
-            self._write.execute(sa.delete(table))
-        self._mark.remove()
-        return self._marked(loosened)
-
-    def _begun_now(self) -> dict[str, str]:
-        with self._write.begin():
-            self._into.lock(self._write)
-            upgrades.check_schema(self._write)
-            taken = [
-                table.name
-                for table in self._tables
-                if self._write.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).first()
-            ]
-            if taken:
-                raise TargetNotEmptyError(taken)
-            return self._marked(self._into.loosen(self._write, self._tables))
-
-    def _marked(self, loosened: dict[str, str]) -> dict[str, str]:
-        self._mark.create(OPERATION, self._report.source, time.time())
-        self._mark.put("loosened", loosened, time.time())
-        return {"loosened": json.dumps(loosened)}
+        with self._filling.completing():
+            for table in self._tables:
+                self._into.set_last_id(self._write, table, self._from.last_id(self._read, table))
+        self._report.seconds = time.monotonic() - started
+        return self._report
 
     def _copy_and_compare(self, source: _Source, position: object) -> None:
         expected = self._copy(source, position)
@@ -283,16 +218,6 @@ class _Copy:
                 if digest.count % BATCH_ROWS == 0:
                     self._on_progress("comparing", source.table.name, digest.count, source.total)
         return digest
-
-    def _complete(self, loosened: dict[str, str]) -> None:
-        self._into.settle(self._write)
-        with self._write.begin():
-            self._mark.put("phase", "completing", time.time())
-            self._into.tighten(self._write, loosened)
-            for table in self._tables:
-                self._into.set_last_id(self._write, table, self._from.last_id(self._read, table))
-            self._into.analyze(self._write)
-            self._mark.remove()
 
 
 class _Source:

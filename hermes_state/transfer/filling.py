@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from uuid import uuid4
+from typing import Self
 
 import sqlalchemy as sa
 
@@ -16,9 +16,15 @@ from hermes_state.dialects import bulk_for
 from hermes_state.dialects.bulk import Row
 from hermes_state.errors import HermesStateError
 from hermes_state.models import metadata
-from hermes_state.repositories.lease_holders import local_lease_holder
-from hermes_state.transfer.completeness import IncompleteMark
-from hermes_state.transfer.copying import TargetNotEmptyError
+from hermes_state.transfer.completeness import IncompleteMark, running
+
+
+class TargetNotEmptyError(HermesStateError, ValueError):
+    """The target holds rows already; nothing was written."""
+
+    def __init__(self, tables: list[str]) -> None:
+        self.tables = tables
+        super().__init__(f"the target holds rows in {', '.join(tables)}; give an empty database")
 
 
 class Filling:
@@ -29,28 +35,32 @@ class Filling:
         self._operation = operation
         self._source = source
         self._tables = metadata.sorted_tables
-        self._loosened: dict[str, str] = {}
         self.bulk = bulk_for(conn.engine)
-        self.mark = IncompleteMark(conn, local_lease_holder(f"{operation} {uuid4().hex}"))
+        self.mark: IncompleteMark
+        self.notes: dict[str, str] = {}
+        """What an earlier run noted, when it is resumed."""
+        self.resumed = False
 
     @contextmanager
-    def claimed(self, *, restart: bool) -> Iterator[None]:
-        """Marks the store as ours and incomplete for the block; what an earlier run has written is thrown away.
+    def claimed(self, *, restart: bool, resumes: bool) -> Iterator[Self]:
+        """Marks the store as ours and incomplete for the block.
 
-        After a failure the store stays marked, and the next run may begin at once. ``restart`` takes a store over that another
-        operation or source has begun to fill. Raises ``TargetNotEmptyError``,
-        ``OperationRunningError``, ``OtherOperationError`` and the schema errors.
+        After a failure the store stays marked, and the next run may begin at once: it goes on where this one was
+        (``resumes``), or throws away what was written. ``restart`` does the latter, also to what another operation or
+        source began. Raises ``TargetNotEmptyError``, ``OperationRunningError``, ``OtherOperationError`` and the schema errors.
         """
-        self.bulk.prepare(self._conn)
-        if not self._begun_before(restart=restart):
-            upgrades.upgrade(self._conn.engine)
-            if not self._begun_before(restart=restart):
-                self._begin()
-        try:
-            yield
-        except BaseException:
-            self._release()
-            raise
+        with running(self._operation) as holder:
+            self.mark = IncompleteMark(self._conn, holder)
+            self.bulk.prepare(self._conn)
+            if not self._begun_before(restart=restart, resumes=resumes):
+                upgrades.upgrade(self._conn.engine)
+                if not self._begun_before(restart=restart, resumes=resumes):
+                    self._begin()
+            try:
+                yield self
+            except BaseException:
+                self._release()
+                raise
 
     @contextmanager
     def completing(self) -> Iterator[sa.Connection]:
@@ -58,7 +68,7 @@ class Filling:
         self.bulk.settle(self._conn)
         with self._conn.begin():
             self.mark.put("phase", "completing", time.time())
-            self.bulk.tighten(self._conn, self._loosened)
+            self.bulk.tighten(self._conn, json.loads(self.notes["loosened"]))
             yield self._conn
             self.bulk.analyze(self._conn)
             self.mark.remove()
@@ -75,7 +85,7 @@ class Filling:
         if rows:
             self.bulk.insert(self._conn, table, [table.c[name] for name in names], rows)
 
-    def _begun_before(self, *, restart: bool) -> bool:
+    def _begun_before(self, *, restart: bool, resumes: bool) -> bool:
         with self._conn.begin():
             self.bulk.lock(self._conn)
             notes = self.mark.notes()
@@ -83,6 +93,9 @@ class Filling:
                 return False
             operation = notes.get("operation", self._operation) if restart else self._operation
             self.mark.take_over(notes, operation, None if restart else self._source, time.time())
+            if resumes and not restart:
+                self.notes, self.resumed = {"loosened": "{}"} | notes, True
+                return True
             before = json.loads(notes.get("loosened", "{}"))
             loosened = before | self.bulk.loosen(self._conn, self._tables)
             for table in reversed(self._tables):
@@ -107,7 +120,7 @@ class Filling:
     def _set_mark(self, loosened: dict[str, str]) -> None:
         self.mark.create(self._operation, self._source, time.time())
         self.mark.put("loosened", loosened, time.time())
-        self._loosened = loosened
+        self.notes = {"loosened": json.dumps(loosened)}
 
     def _release(self) -> None:
         """Lets the next run go on; when that fails too, the end of this process does."""

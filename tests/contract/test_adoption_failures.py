@@ -27,7 +27,7 @@ from hermes_state import (
 )
 from hermes_state.transfer.adoption import adopt_store
 from hermes_state.transfer.completeness import LostTargetError, OperationRunningError, OtherOperationError
-from hermes_state.transfer.copying import TargetNotEmptyError
+from hermes_state.transfer.filling import TargetNotEmptyError
 from tests.support.older_stores import OldStore
 from tests.support.raw import RawSql
 

@@ -27,7 +27,8 @@ from hermes_state import (
 from hermes_state.models import metadata
 from hermes_state.transfer import copying
 from hermes_state.transfer.completeness import LostTargetError, OperationRunningError, OtherOperationError
-from hermes_state.transfer.copying import CopyMismatchError, TargetNotEmptyError, copy_store
+from hermes_state.transfer.copying import CopyMismatchError, copy_store
+from hermes_state.transfer.filling import TargetNotEmptyError
 from tests.contract.test_export import chain
 from tests.support.builders import carrier, user
 from tests.support.pairs import PAIRS, store_urls

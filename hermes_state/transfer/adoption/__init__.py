@@ -102,8 +102,7 @@ def adopt_store(
     try:
         with reading_older_store(old_url) as store, engine.connect() as conn:
             report = AdoptReport(shown, store.version)
-            filling = Filling(conn, "adopt", shown)
-            with filling.claimed(restart=restart):
+            with Filling(conn, "adopt", shown).claimed(restart=restart, resumes=False) as filling:
                 adoption = _Adoption(store, filling, notebook, report, settings.max_text_bytes)
                 adoption.run(keep_checkpoints=keep_checkpoints, progress=progress or _silent)
     finally:
