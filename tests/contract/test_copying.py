@@ -28,7 +28,7 @@ from hermes_state.models import metadata
 from hermes_state.transfer import copying
 from hermes_state.transfer.completeness import LostTargetError, OperationRunningError, OtherOperationError
 from hermes_state.transfer.copying import CopyMismatchError, copy_store
-from hermes_state.transfer.filling import TargetNotEmptyError
+from hermes_state.transfer.filling import Filling, TargetNotEmptyError
 from tests.contract.test_export import chain
 from tests.support.builders import carrier, user
 from tests.support.pairs import PAIRS, store_urls
@@ -168,6 +168,7 @@ import os, signal, sys
 from hermes_state.dialects.bulk_postgresql import PostgresqlBulk
 from hermes_state.dialects.bulk_sqlite import SqliteBulk
 from hermes_state.transfer import copying
+from hermes_state.transfer.filling import Filling
 
 source, target, name, left = sys.argv[1:3] + [sys.argv[3], int(sys.argv[4])]
 copying.BATCH_ROWS = 3
@@ -182,7 +183,7 @@ def deadly(found):
         return result
     return call
 
-for kind in (SqliteBulk, PostgresqlBulk, copying._Copy):
+for kind in (SqliteBulk, PostgresqlBulk, Filling, copying._Copy):
     if hasattr(kind, name):
         setattr(kind, name, deadly(getattr(kind, name)))
 copying.copy_store(source, target)
@@ -192,7 +193,7 @@ copying.copy_store(source, target)
 @pytest.mark.parametrize(
     ("name", "after"),
     [
-        ("loosen", 1), ("_marked", 1), ("insert", 1), ("insert", 2), ("insert", 7), ("_insert", 9), ("_insert", 14),
+        ("loosen", 1), ("_set_mark", 1), ("insert", 1), ("insert", 2), ("insert", 7), ("_insert", 9), ("_insert", 14),
         ("_digest", 3), ("_digest", 6), ("tighten", 1), ("set_last_id", 6), ("analyze", 1),
     ],
 )  # fmt: skip
@@ -203,7 +204,7 @@ def test_a_copy_that_was_killed_is_marked_and_goes_on(urls: list[str], name: str
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL, done.stderr
-    has_begun = (name, after) not in (("loosen", 1), ("_marked", 1))
+    has_begun = (name, after) not in (("loosen", 1), ("_set_mark", 1))
     if has_begun:
         with pytest.raises(StoreIncompleteError, match="hermes-state copy"):
             SessionDB(url=urls[1])
@@ -415,7 +416,7 @@ def test_a_run_that_could_not_even_say_that_it_failed_does_not_block_the_next_on
         raise StoreFullError("no space")
 
     with monkeypatch.context() as patch:
-        patch.setattr(copying._Copy, "_release", unable)
+        patch.setattr(Filling, "_release", unable)
         interrupt(urls, after=3, error=StoreFullError)
     copy_store(urls[0], urls[1])
     assert_equal(urls)
