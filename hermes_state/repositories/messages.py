@@ -11,9 +11,10 @@ from hermes_state.repositories.message_displays import MessageDisplays
 from hermes_state.repositories.message_edits import MessageEdits
 from hermes_state.repositories.message_rewrites import MessageRewrites
 from hermes_state.repositories.message_writes import landed_row
+from hermes_state.repositories.turn_rewinds import TurnRewinds
 
 
-class MessageRepository(MessageDisplays, MessageRewrites, MessageEdits):
+class MessageRepository(MessageDisplays, MessageRewrites, MessageEdits, TurnRewinds):
     """The table ``messages``. Reads of an unknown session give ``[]`` or 0; writes raise ``SessionNotFoundError``."""
 
     def append_batch(

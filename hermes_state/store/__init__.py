@@ -14,6 +14,7 @@ from hermes_state.store.portable import PortableVerbs
 from hermes_state.store.reactions import ReactionVerbs
 from hermes_state.store.sessions import SessionVerbs
 from hermes_state.store.space import SpaceVerbs
+from hermes_state.store.turns import TurnVerbs
 from hermes_state.store.usage import UsageVerbs
 from hermes_state.store.views import ViewVerbs
 
@@ -28,6 +29,7 @@ class SessionDB(
     ViewVerbs,
     EditVerbs,
     ReactionVerbs,
+    TurnVerbs,
     KnownNameVerbs,
     LeaseVerbs,
     CooldownVerbs,
