@@ -209,13 +209,14 @@ def _listen_sqlite(engine: sa.Engine, settings: Settings, *, read_only: bool) ->
     @sa.event.listens_for(engine, "connect")
     def _set_up(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
         cursor = connection.cursor()
+        # Reads and commits wait inside SQLite; only BEGIN IMMEDIATE waits with jitter, see _begin. First of all: the other
+        # pragmas read the schema, which another process may be making at this moment.
+        cursor.execute(f"PRAGMA busy_timeout = {int(budget * 1000)}")
         cursor.execute("PRAGMA foreign_keys = ON")
         if not read_only:
             cursor.execute(f"PRAGMA synchronous = {settings.synchronous}")
             # Builds that overwrite what is deleted would write every stripped checkpoint once more (docs/adr/0010).
             cursor.execute("PRAGMA secure_delete = FAST")
-        # Reads and commits wait inside SQLite; only BEGIN IMMEDIATE waits with jitter, see _begin.
-        cursor.execute(f"PRAGMA busy_timeout = {int(budget * 1000)}")
         cursor.close()
 
     @sa.event.listens_for(engine, "begin")
