@@ -174,6 +174,25 @@ def test_ids_that_cannot_be_kept_get_others_and_everything_follows_them(
     assert f"now 'n{REPLACEMENT}-2'" in report.conversions[3].rule
 
 
+def test_numbers_in_text_columns_become_their_digits(store_url: str, raw: RawSql, tmp_path: Path) -> None:
+    """A table that some tool rebuilt without types keeps numbers as they were given."""
+    old = OldStore(tmp_path / "untyped.db")
+    columns = ", ".join(row[1] for row in old.conn.execute("PRAGMA table_info(messages)") if row[1] != "id")
+    old.conn.execute("DROP TABLE messages")
+    old.conn.execute(f"CREATE TABLE messages (id INTEGER PRIMARY KEY, {columns})")
+    old.session()
+    old.conn.execute(
+        "INSERT INTO messages (session_id, role, content, tool_calls, timestamp) VALUES ('s', 5, 1.5, 7, 8)"
+    )
+    report = adopt_store(old.path, store_url)
+    old.close()
+    assert raw("SELECT role, content, timestamp, active, compacted FROM messages") == [
+        ("5", "1.5", 8.0, True, False)
+    ]
+    assert raw.json("SELECT tool_calls FROM messages") == [7]
+    assert [found.column for found in report.conversions] == ["role", "content", "tool_calls"]
+
+
 def test_titles_that_stand_twice_are_numbered(old: OldStore, store_url: str, raw: RawSql) -> None:
     for session_id, title in (("a", "T"), ("b", "T\0"), ("c", f"T{REPLACEMENT}"), ("d", None), ("e", "T #2")):
         old.session(session_id, title=title)

@@ -101,7 +101,7 @@ def adopt_store(
     engine = build_engine(new_url, settings, pool=False)
     try:
         with reading_older_store(old_url) as store, engine.connect() as conn:
-            report = AdoptReport(shown, store.version)
+            report = AdoptReport(shown, store.version, left_tables=store.other_tables(_KNOWN_TABLES))
             with Filling(conn, "adopt", shown).claimed(restart=restart, resumes=False) as filling:
                 adoption = _Adoption(store, filling, notebook, report, settings.max_text_bytes)
                 adoption.run(keep_checkpoints=keep_checkpoints, progress=progress or _silent)
@@ -327,7 +327,6 @@ class _Adoption:
 
     def _open(self) -> None:
         """Opens the store to everybody, if it holds what was copied."""
-        self._report.left_tables = self._store.other_tables(_KNOWN_TABLES)
         with self._filling.completing() as conn:
             found = [
                 conn.scalar(sa.select(sa.func.count()).select_from(table)) for table in (SESSIONS, _MESSAGES)

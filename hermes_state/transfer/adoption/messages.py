@@ -50,6 +50,7 @@ _UID, _PARTS, _TIMESTAMP, _TOKENS = (
     PLACE[name] for name in ("message_uid", "content_parts", "timestamp", "token_count")
 )
 _OBSERVED, _ACTIVE, _COMPACTED = PLACE["observed"], PLACE["active"], PLACE["compacted"]
+_ONLY_TEXT = {str}
 KEPT = "left empty, its text is kept under the key _refused"
 
 
@@ -93,8 +94,8 @@ class MessageConverter:
         """The message of a row. ``last_time`` stands in for a time that is none."""
         row_id = row[0]
         message = {name: row[place] for name, place in self._given if row[place] is not None}
-        if bytes in map(type, message.values()):
-            self._decode(row_id, message)
+        if set(map(type, message.values())) != _ONLY_TEXT:
+            self._make_text(row_id, message)
         checked = self._checked_values(row_id, message, [row[place] for place in self._numbers], last_time)
         if self._others:
             self._take_others(message, row)
@@ -120,12 +121,15 @@ class MessageConverter:
         stored[_TIMESTAMP], stored[_TOKENS], stored[_OBSERVED], stored[_ACTIVE], stored[_COMPACTED] = checked
         return encoded
 
-    def _decode(self, row_id: int, message: dict[str, Any]) -> None:
+    def _make_text(self, row_id: int, message: dict[str, Any]) -> None:
         for name, value in message.items():
             if isinstance(value, bytes):
                 message[name] = text = value.decode("utf-8", "surrogateescape")
                 if clean_text(text) is text:  # else it is written down where it is cleaned
                     self._note(row_id, name, values.BYTES_AS_TEXT, value)
+            elif not isinstance(value, str):
+                message[name] = repr(value)
+                self._note(row_id, name, values.NUMBER_AS_TEXT, value)
 
     def _checked_values(
         self, row_id: int, message: dict[str, Any], given: list[Any], last_time: float
@@ -142,7 +146,7 @@ class MessageConverter:
             # The older store's restore makes such rows; what it sends to the model is decided by ``active`` alone.
             is_compacted = False
             self._note(row_id, "compacted", "active and compacted at once: it is active", compacted)
-        return timestamp, tokens, is_observed, is_active, is_compacted
+        return timestamp + 0.0, tokens, is_observed, is_active, is_compacted
 
     def _time(self, row_id: int, value: Any, last_time: float) -> float:
         found, rule = values.as_time(value)

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from hermes_state import lineage
 from hermes_state.dialects.older_stores import OlderSession, OlderStore
 from hermes_state.json_values import checked, dump_json, load_json
 from hermes_state.models import SessionRow
@@ -43,11 +44,23 @@ class Place:
 
     session_id: str
     parent_id: str | None
-    old: OlderSession | None
+    rowid: int | None
     old_id: Any
     first_message_id: int | None
     kind: str = "root"
     root_session_id: str | None = None
+
+
+@dataclass(slots=True)
+class _Unsettled:
+    """What decides where a session stands; only a ``model_config`` with a marker of lineage is kept."""
+
+    session_id: str
+    parent_id: str | None
+    place: Place
+    source: str = PLACEHOLDER_SOURCE
+    config: str | None = None
+    end_reason: str | None = None
 
 
 @dataclass(slots=True)
@@ -71,20 +84,24 @@ class SessionPlan:
         self._new_ids: dict[Any, str] = {}
         transcripts = {found.session_id: found for found in store.transcripts()}
         self.message_count = sum(found.count for found in transcripts.values())
-        places = []
+        unsettled, parents = [], {}
         for old in store.sessions():
             found = transcripts.pop(old.id, None)
-            places.append(self._place(old, old.id, None if found is None else found.first_id))
+            place = self._place(old.rowid, old.id, None if found is None else found.first_id)
+            unsettled.append(_unsettled(place, old))
+            if old.parent_id is not None:
+                parents[place.session_id] = old.parent_id
         for found in transcripts.values():
             notebook.add(_TABLE, found.session_id, "id", "messages without a session got one", found.count)
-            places.append(self._place(None, found.session_id, found.first_id))
-        self.places = self._in_lineages(places)
+            place = self._place(None, found.session_id, found.first_id)
+            unsettled.append(_Unsettled(place.session_id, None, place))
+        self.places = self._in_lineages(unsettled, parents)
 
     def new_id(self, old_id: Any) -> str:
         """The id that the session got."""
         return self._new_ids[old_id]
 
-    def _place(self, old: OlderSession | None, old_id: Any, first_message_id: int | None) -> Place:
+    def _place(self, rowid: int | None, old_id: Any, first_message_id: int | None) -> Place:
         new_id, rule = values.as_id(old_id)
         candidate, number = new_id or "unnamed", 1
         while candidate in self._taken:
@@ -97,37 +114,51 @@ class SessionPlan:
             )
         self._taken.add(candidate)
         self._new_ids.setdefault(old_id, candidate)
-        return Place(candidate, None, old, old_id, first_message_id)
+        return Place(candidate, None, rowid, old_id, first_message_id)
 
-    def _in_lineages(self, places: list[Place]) -> list[Place]:
-        for place in places:
-            parent = None if place.old is None else place.old.parent_id
-            if parent is not None:
-                place.parent_id = self._new_ids.get(parent)
-                if place.parent_id is None:
-                    self._without_parent(place, "there is no such session: left out")
-        by_id: dict[str, dict[str, Any]] = {}
-        ordered = in_order(places)
-        for place in ordered:
-            if place.parent_id == "":
-                place.parent_id = None
-                self._without_parent(place, "it closes a circle: left out")
-            by_id[place.session_id] = self._settled(place, by_id.get(place.parent_id or ""))
-        return ordered
+    def _in_lineages(self, unsettled: list[_Unsettled], parents: dict[str, Any]) -> list[Place]:
+        for each in unsettled:
+            if (parent := parents.get(each.session_id)) is not None:
+                each.parent_id = self._new_ids.get(parent)
+                if each.parent_id is None:
+                    self._note_parent(each, "there is no such session: left out", parent)
+        known: dict[str, dict[str, Any]] = {}
+        places = []
+        for each in in_order(unsettled):
+            if each.parent_id == "":
+                each.parent_id = None
+                self._note_parent(each, "it closes a circle: left out", parents[each.session_id])
+            known[each.session_id] = _settled(each, known.get(each.parent_id or ""))
+            places.append(each.place)
+        return places
 
-    def _settled(self, place: Place, parent: dict[str, Any] | None) -> dict[str, Any]:
-        """Settles the place below ``parent``; returns what its children need to know."""
-        old = place.old
-        source = _text(None if old is None else old.source) or PLACEHOLDER_SOURCE
-        config = _text(None if old is None else old.model_config)
-        found = placed({"source": source, "model_config": _unwrapped(config).value}, parent)
-        place.kind, place.root_session_id = found["kind"], found["root_session_id"]
-        end_reason = None if old is None else _text(old.end_reason)
-        return {"id": place.session_id, "root_session_id": place.root_session_id, "end_reason": end_reason}
+    def _note_parent(self, each: _Unsettled, rule: str, parent: Any) -> None:
+        self._notebook.add(_TABLE, each.place.old_id, "parent_session_id", rule, parent)
 
-    def _without_parent(self, place: Place, rule: str) -> None:
-        parent = None if place.old is None else place.old.parent_id
-        self._notebook.add(_TABLE, place.old_id, "parent_session_id", rule, parent)
+
+def _unsettled(place: Place, old: OlderSession) -> _Unsettled:
+    config = _unwrapped(_text(old.model_config)).value
+    return _Unsettled(
+        place.session_id,
+        None,
+        place,
+        _text(old.source) or PLACEHOLDER_SOURCE,
+        config if lineage.has_marker(config) else None,
+        _text(old.end_reason),
+    )
+
+
+def _settled(each: _Unsettled, parent: dict[str, Any] | None) -> dict[str, Any]:
+    """Settles the place below ``parent``; returns what its children need to know."""
+    place = each.place
+    found = placed({"source": each.source, "model_config": each.config}, parent)
+    place.parent_id, place.kind = each.parent_id, found["kind"]
+    place.root_session_id = found["root_session_id"]
+    return {
+        "id": place.session_id,
+        "root_session_id": place.root_session_id,
+        "end_reason": each.end_reason,
+    }
 
 
 class SessionConverter:
@@ -141,7 +172,7 @@ class SessionConverter:
 
     def convert(self, place: Place) -> NewSession:
         """The session with all its columns; counters and the last activity are worked out from its messages."""
-        old = {} if place.old is None else self._store.session(place.old.rowid)
+        old = {} if place.rowid is None else self._store.session(place.rowid)
         columns = {column.name: self._column(place, column, old.get(column.name)) for column in _COPIED}
         columns["source"] = columns["source"] or PLACEHOLDER_SOURCE
         columns["created_source"] = columns["created_source"] or columns["source"]
