@@ -175,6 +175,13 @@ class OlderStore:
         """One message row."""
         return self._one(f"SELECT {_listed(self.message_columns)} FROM messages WHERE id = ?", row_id)
 
+    def ledger(self, table: str) -> Iterator[dict[str, Any]]:
+        """The rows of a table of usage; none in a store that does not have it."""
+        names = self.columns.get(table)
+        if names:
+            for row in self._rows(f"SELECT {_listed(names)} FROM {_quoted(table)}"):
+                yield dict(zip(names, row, strict=True))
+
     def notes(self) -> list[tuple[Any, Any]]:
         """The keys and values of ``state_meta``."""
         return self._all("SELECT key, value FROM state_meta ORDER BY rowid")

@@ -62,9 +62,24 @@ LATER_COLUMNS: dict[str, list[tuple[int, str]]] = {
         (31, "tool_call_uid TEXT"),
     ],
 }
+USAGE = """
+    api_call_count INTEGER DEFAULT 0, input_tokens INTEGER DEFAULT 0, output_tokens INTEGER DEFAULT 0,
+    cache_read_tokens INTEGER DEFAULT 0, cache_write_tokens INTEGER DEFAULT 0, reasoning_tokens INTEGER DEFAULT 0,
+    estimated_cost_usd REAL, actual_cost_usd REAL
+"""
+MODEL_KEYS = ("model", "billing_provider", "billing_base_url", "billing_mode", "task")
 LATER_TABLES = [
-    (20, "CREATE TABLE session_model_usage (session_id TEXT, model TEXT, input_tokens INTEGER)"),
-    (22, "CREATE TABLE session_daily_usage (session_id TEXT, day TEXT, input_tokens INTEGER)"),
+    (
+        20,
+        f"""CREATE TABLE session_model_usage (session_id TEXT REFERENCES sessions(id) ON DELETE CASCADE, model TEXT,
+        billing_provider TEXT, billing_base_url TEXT, billing_mode TEXT, task TEXT, {USAGE}, cost_status TEXT,
+        cost_source TEXT, first_seen REAL, last_seen REAL,
+        PRIMARY KEY (session_id, model, billing_provider, billing_base_url, billing_mode, task))""",
+    ),
+    (
+        22,
+        f"CREATE TABLE session_daily_usage (session_id TEXT, day TEXT, {USAGE}, PRIMARY KEY (session_id, day))",
+    ),
     (22, "CREATE TABLE conversation_generations (source TEXT, session_key TEXT, generation INTEGER)"),
     (25, "CREATE TABLE system_prompts (hash TEXT PRIMARY KEY, prompt TEXT NOT NULL)"),
     (
@@ -112,6 +127,11 @@ class OldStore:
         """Inserts a message; its row id."""
         timed = {"timestamp": START + next(self._clock), **columns}
         return self._insert("messages", {"session_id": session_id, "role": role, "content": content, **timed})
+
+    def usage(self, table: str = "session_model_usage", **columns: Any) -> None:
+        """Inserts a row of a ledger."""
+        keys = {"day": "2026-06-01"} if table == "session_daily_usage" else dict.fromkeys(MODEL_KEYS, "")
+        self._insert(table, {"session_id": "s", **keys, **columns})
 
     def messages(self, rows: Iterable[tuple[str, str, str, str | None]]) -> None:
         """Inserts many messages: session, role, content and reasoning items."""

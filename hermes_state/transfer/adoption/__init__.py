@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -38,6 +39,7 @@ from hermes_state.transfer.adoption.sessions import (
     left_note,
     prompts_of,
 )
+from hermes_state.transfer.adoption.usage import LEDGERS, UsageConverter, made_of_totals, totals
 from hermes_state.transfer.completeness import LostTargetError
 from hermes_state.transfer.filling import Filling
 
@@ -69,6 +71,8 @@ _KNOWN_TABLES = (
     "system_prompts",
     "compression_locks",
     "session_turn_leases",
+    "session_model_usage",
+    "session_daily_usage",
 )
 
 
@@ -128,6 +132,11 @@ def _urls(source: Any, into: Any, settings: Settings) -> tuple[URL, URL]:
 
 def _silent(_phase: str, _done: int, _total: int) -> None:
     return
+
+
+def _batched(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while part := list(islice(rows, _ROWS_A_PART)):
+        yield part
 
 
 def _without_empty_columns(names: Sequence[str], rows: list[Row]) -> tuple[list[str], list[Row]]:
@@ -240,7 +249,13 @@ class _Adoption:
         return stripped
 
     def _finish(self) -> None:
-        steps = (self._restore_newest_checkpoints, self._count, self._copy_notes, self._open)
+        steps = (
+            self._restore_newest_checkpoints,
+            self._count,
+            self._copy_usage,
+            self._copy_notes,
+            self._open,
+        )
         started = time.monotonic()
         for done, step in enumerate(steps):
             self._progress("finishing", done, len(steps))
@@ -292,6 +307,20 @@ class _Adoption:
         for start in range(0, len(counted), _SESSIONS_A_PART):
             with self._filling.transaction() as conn:
                 conn.execute(stmt, counted[start : start + _SESSIONS_A_PART])
+
+    def _copy_usage(self) -> None:
+        for table in LEDGERS:
+            converter = UsageConverter(self._store, self._plan, self._notebook, table)
+            for part in _batched(converter.rows()):
+                self._load_usage(table, part)
+            with self._filling.transaction() as conn:
+                lacking = (each for each in totals(conn) if each["id"] not in converter.with_rows)
+                for part in _batched(made_of_totals(table, each) for each in lacking):
+                    self._filling.load(table, [column.name for column in table.c], part)
+
+    def _load_usage(self, table: sa.Table, rows: list[Row]) -> None:
+        with self._filling.transaction():
+            self._filling.load(table, [column.name for column in table.c], rows)
 
     def _copy_notes(self) -> None:
         taken = set(self._left_keys)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +21,7 @@ from hermes_state.json_values import load_json
 from hermes_state.salvage import Refusal, cut, storable, text_form
 from hermes_state.text import clean_text, has_surrogate, is_usable_id
 from hermes_state.transfer.adoption import values
+from hermes_state.transfer.adoption.keys import SeenKeys
 from hermes_state.transfer.adoption.notebook import Notebook
 
 _TABLE = "messages"
@@ -79,7 +78,7 @@ class MessageConverter:
         self._session = places["session_id"]
         known = {*_GIVEN, *_NUMBERS, *_DERIVED}
         self._others = [(name, place) for name, place in places.items() if name not in known]
-        self._uids = _SeenUids() if "message_uid" in places else None
+        self._uids = SeenKeys() if "message_uid" in places else None
 
     def close(self) -> None:
         """Gives the memory of uids back."""
@@ -266,30 +265,6 @@ class MessageConverter:
     def _note(self, row_id: int, column: str, rule: str | None, value: Any) -> None:
         if rule is not None:
             self._notebook.add(_TABLE, row_id, column, rule, value)
-
-
-class _SeenUids:
-    """Which uids a session has, in a temporary file of SQLite's: a large store has more than memory should hold."""
-
-    def __init__(self) -> None:
-        self._connection = sqlite3.connect("", isolation_level=None)
-        self._connection.execute(
-            "CREATE TABLE seen (session_id, uid, PRIMARY KEY (session_id, uid)) WITHOUT ROWID"
-        )
-        self._connection.execute("BEGIN")
-
-    def take(self, session_id: str, uid: Any) -> bool:
-        """Whether ``uid`` was free; it no longer is."""
-        if uid is None:
-            return False
-        with closing(
-            self._connection.execute("INSERT OR IGNORE INTO seen VALUES (?, ?)", (session_id, uid))
-        ) as done:
-            return done.rowcount == 1
-
-    def close(self) -> None:
-        """Deletes the file."""
-        self._connection.close()
 
 
 def _same(text: str, stored: str) -> bool:

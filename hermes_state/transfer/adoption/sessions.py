@@ -101,6 +101,10 @@ class SessionPlan:
         """The id that the session got."""
         return self._new_ids[old_id]
 
+    def find(self, old_id: Any) -> str | None:
+        """The id that the session got; ``None`` where there is no such session."""
+        return self._new_ids.get(old_id)
+
     def _place(self, rowid: int | None, old_id: Any, first_message_id: int | None) -> Place:
         new_id, rule = values.as_id(old_id)
         candidate, number = new_id or "unnamed", 1
