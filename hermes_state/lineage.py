@@ -86,6 +86,11 @@ def lineage_of(session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> list[s
     return above + below[1:]
 
 
+def compressed_above(session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The sessions that ``session_id`` goes on from over compression edges, itself left out. Cycles end."""
+    return _path_up(session_id, _compression_edges(rows))[:-1]
+
+
 def resume_path(tip: str, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Where a resume may end: the ``tip``, then the newest-started continuation of each. Cycles end.
 

@@ -26,6 +26,7 @@ from hermes_state.repositories.reactions import ReactionRepository
 from hermes_state.repositories.sessions import SessionRepository
 from hermes_state.repositories.space import SpaceRepository
 from hermes_state.repositories.statistics import StatisticsRepository
+from hermes_state.repositories.titles import TitleRepository
 from hermes_state.repositories.usage import UsageRepository
 
 
@@ -121,6 +122,11 @@ class UnitOfWork:
     def meta(self) -> MetaRepository:
         """Key and value notes inside this transaction."""
         return MetaRepository(self._transaction)
+
+    @cached_property
+    def titles(self) -> TitleRepository:
+        """Names of sessions inside this transaction."""
+        return TitleRepository(self._transaction)
 
     @cached_property
     def usage(self) -> UsageRepository:

@@ -12,7 +12,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from hermes_state.cli import adopt, backups, copying, portable, record, schema, sessions, space, statistics
+from hermes_state.cli import (
+    adopt,
+    backups,
+    copying,
+    portable,
+    record,
+    schema,
+    sessions,
+    space,
+    statistics,
+    titles,
+    usage,
+)
 from hermes_state.cli.output import note, tolerate_any_text
 from hermes_state.cli.target import find_target
 from hermes_state.errors import HermesStateError, redact
@@ -75,6 +87,8 @@ backups.add_to(app)
 portable.add_to(app)
 space.add_to(app)
 statistics.add_to(app)
+usage.add_to(app)
+titles.add_to(sessions.app)
 copying.add_to(app)
 adopt.add_to(app)
 app.add_typer(sessions.app, name="sessions")

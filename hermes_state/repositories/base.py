@@ -23,6 +23,7 @@ from hermes_state.errors import (
     SessionTooLargeError,
     SessionTurnLeaseLostError,
     StoreClosedError,
+    TitleConflictError,
 )
 from hermes_state.models import Base
 from hermes_state.text import MAX_ID_CHARACTERS, is_usable_id
@@ -40,6 +41,7 @@ _REFUSALS = (
     LeaseHeldError,
     SessionCompressionInProgressError,
     RewindConflictError,
+    TitleConflictError,
 )
 
 

@@ -14,6 +14,7 @@ from hermes_state.store.portable import PortableVerbs
 from hermes_state.store.reactions import ReactionVerbs
 from hermes_state.store.sessions import SessionVerbs
 from hermes_state.store.space import SpaceVerbs
+from hermes_state.store.titles import TitleVerbs
 from hermes_state.store.turns import TurnVerbs
 from hermes_state.store.usage import UsageVerbs
 from hermes_state.store.views import ViewVerbs
@@ -37,6 +38,7 @@ class SessionDB(
     PortableVerbs,
     SpaceVerbs,
     UsageVerbs,
+    TitleVerbs,
 ):
     """The store of one database, fixed when the object is made; safe to share between threads.
 
