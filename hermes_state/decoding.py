@@ -40,7 +40,7 @@ def decode_row(values: Sequence[Any]) -> MessageRecord:
         row_id, session_id, uid, role, content, parts, call_id, calls, tool_name, timestamp, tokens, finish, reasoning,
         reasoning_content, details, items, message_items, platform_id, observed, effect, api_content, kind, metadata,
         extra, active, compacted,
-    ) = _as_text(values)  # fmt: skip
+    ) = as_text(values)  # fmt: skip
     record: dict[str, Any] = {
         "id": row_id,
         "session_id": session_id,
@@ -81,7 +81,7 @@ def decode_conversation(values: Sequence[Any]) -> ConversationMessage:
     """
     usual, rare = values[:_FIRST_RARE], values[_FIRST_RARE:]
     row_id, role, content, timestamp, call_id, name, calls, observed, finish, reasoning, reasoning_content = (
-        _as_text(usual)
+        as_text(usual)
     )
     message: dict[str, Any] = {"role": role, "content": content, "timestamp": timestamp}
     if call_id is not None:
@@ -109,7 +109,7 @@ def decode_persisted(values: Sequence[Any]) -> ConversationMessage:
 
     A flusher that is given the dict back writes nothing (CONTRACT.md section 5).
     """
-    session_id, uid = _as_text(values[-len(_PLACED) :])
+    session_id, uid = as_text(values[-len(_PLACED) :])
     message = cast("dict[str, Any]", decode_conversation(values[: -len(_PLACED)]))
     message |= {"_row_id": values[0], "_message_uid": uid, PERSISTED_MARKER: session_id}
     return cast("ConversationMessage", message)
@@ -117,7 +117,7 @@ def decode_persisted(values: Sequence[Any]) -> ConversationMessage:
 
 def _add_rare(message: dict[str, Any], row_id: int, rare: Sequence[Any]) -> None:
     is_assistant = message["role"] == "assistant"
-    for name, value in zip(_RARE, _as_text(rare), strict=True):
+    for name, value in zip(_RARE, as_text(rare), strict=True):
         if value is None or (name in ASSISTANT_ONLY and not is_assistant):
             continue
         if name == "content_parts":
@@ -130,7 +130,7 @@ def _add_rare(message: dict[str, Any], row_id: int, rare: Sequence[Any]) -> None
             message[name] = decoded_value
 
 
-def _as_text(values: Sequence[Any]) -> Sequence[Any]:
+def as_text(values: Sequence[Any]) -> Sequence[Any]:
     """Another program may have stored bytes in a text column of SQLite."""
     if bytes in map(type, values):
         return [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values]

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import sqlalchemy as sa
 
+from hermes_state.decoding import as_text
 from hermes_state.errors import SessionTooLargeError
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Repository, require_count
@@ -81,7 +82,7 @@ class MessageLookups(Repository):
 
     def _first(self, key: str, build: Any, session_id: str, **values: Any) -> Any:
         found = self._found(key, build, session_id, **values)
-        return found[0][0] if found else None
+        return as_text(found[0])[0] if found else None
 
     def _found(self, key: str, build: Any, session_id: str, **values: Any) -> Sequence[Any]:
         with self._transaction.verb() as conn:

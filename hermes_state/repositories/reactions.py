@@ -13,6 +13,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from hermes_state.codec import epoch_seconds
+from hermes_state.decoding import as_text
 from hermes_state.errors import InvalidArgumentError
 from hermes_state.json_values import UnfitValueError
 from hermes_state.models import MessageReactionRow
@@ -160,9 +161,9 @@ class ReactionRepository(Repository):
             MessageReaction(
                 row_id=place[row["message_uid"]].id,
                 message_uid=row["message_uid"],
-                role=place[row["message_uid"]].role,
+                role=as_text([place[row["message_uid"]].role])[0],
                 actor=row["actor"],
-                emoji=row["emoji"],
+                emoji=as_text([row["emoji"]])[0],
                 set_at=row["set_at"],
                 seen=bool(row["seen"]),
             )

@@ -221,3 +221,18 @@ def test_hidden_messages_are_no_recent_questions(db: SessionDB, session: str) ->
         shown,
     ]
     assert db.get_message_role("s", hidden) == "user"
+
+
+def test_bytes_that_another_program_stored_read_as_text(
+    db: SessionDB, raw: RawSql, session: str, backend: str
+) -> None:
+    fill(db, user("a"))
+    value: Any = b"role \xff" if backend == "sqlite" else f"role {REPLACEMENT}"
+    raw("INSERT INTO messages (session_id, role, content) VALUES ('s', ?, ?)", value, value)
+    row = db.get_active_message_ids("s")[-1]
+    assert db.get_message_role("s", row) == f"role {REPLACEMENT}"
+    assert db.set_message_reaction("s", row, "x")
+    (taken,) = db.take_unseen_reactions("s")
+    assert taken["role"] == f"role {REPLACEMENT}"
+    assert db.get_resume_conversations("s").display[-1]["content"] == f"role {REPLACEMENT}"
+    assert db.set_message_api_content("s", row, "sent")
