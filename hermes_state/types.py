@@ -63,9 +63,11 @@ def row_id() -> TypeEngine[int]:
     return sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
-def id_text() -> TypeEngine[str]:
-    """Text of ids and keys, ordered by code point as SQLite orders it: a PostgreSQL locale would sort otherwise, and
-    could not find a prefix through the index."""
+def code_point_text() -> TypeEngine[str]:
+    """Text that is listed in order or looked up by its beginning, ordered by code point as SQLite orders it.
+
+    A PostgreSQL locale would sort otherwise, and find no range of an index: in en-US ``{`` comes before ``z``.
+    """
     return sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 

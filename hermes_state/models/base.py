@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
-from hermes_state.types import ExactJson, epoch, id_text
+from hermes_state.types import ExactJson, code_point_text, epoch
 
 # The double underscore keeps (table a_b, column c) and (table a, column b_c) apart.
 NAMING_CONVENTION = {
@@ -31,9 +31,10 @@ CARRIER_PREDICATE_POSTGRESQL = (
 KINDS = ("root", "continuation", "branch", "delegate", "tool")
 
 Counter = Annotated[int, mapped_column(sa.BigInteger, server_default=sa.text("0"))]
-Id = Annotated[str, mapped_column(id_text())]
+Id = Annotated[str, mapped_column(code_point_text())]
 Json = Annotated[str, mapped_column(ExactJson())]
 Off = Annotated[bool, mapped_column(sa.Boolean, server_default=sa.false())]
+OrderedText = Annotated[str, mapped_column(code_point_text())]
 
 
 def doubled_percents(predicate: str) -> str:

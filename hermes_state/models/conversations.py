@@ -14,6 +14,7 @@ from hermes_state.models.base import (
     Id,
     Json,
     Off,
+    OrderedText,
     boolean_check,
     counter_check,
     length_check,
@@ -27,7 +28,7 @@ class SessionRow(Base):
     __tablename__ = "sessions"
 
     id: Mapped[Id] = mapped_column(primary_key=True)
-    source: Mapped[str] = mapped_column(server_default=sa.text("'unknown'"))
+    source: Mapped[OrderedText] = mapped_column(server_default=sa.text("'unknown'"))
     created_source: Mapped[str | None]
     user_id: Mapped[str | None]
     session_key: Mapped[str | None]
@@ -66,10 +67,10 @@ class SessionRow(Base):
     billing_provider: Mapped[str | None]
     billing_base_url: Mapped[str | None]
     billing_mode: Mapped[str | None]
-    cwd: Mapped[str | None]
+    cwd: Mapped[OrderedText | None]
     git_branch: Mapped[str | None]
     git_repo_root: Mapped[str | None]
-    title: Mapped[str | None]
+    title: Mapped[OrderedText | None]
     title_source: Mapped[str | None]
     compression_failure_cooldown_until: Mapped[float | None]
     compression_failure_error: Mapped[str | None]

@@ -8,12 +8,12 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
 from hermes_state.models.base import Base, Counter, Id, counter_check
-from hermes_state.types import EpochNow, epoch
+from hermes_state.types import EpochNow, code_point_text, epoch
 
 USAGE_COUNTERS = (
     "api_call_count", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens",
 )  # fmt: skip
-UsageKey = Annotated[str, mapped_column(sa.Text(), server_default=sa.text("''"))]
+UsageKey = Annotated[str, mapped_column(code_point_text(), server_default=sa.text("''"))]
 
 
 def _usage_checks() -> tuple[sa.Constraint, ...]:

@@ -130,7 +130,7 @@ def test_forced_downgrade_removes_the_rows(migrated: sa.Engine, sql: RawSql, bac
     assert catalogue.tables(sql, backend) == {"alembic_version"}
 
 
-@pytest.mark.parametrize("revision", ["0999", "nonsense", "-7", ""])
+@pytest.mark.parametrize("revision", ["0999", "nonsense", "-99", ""])
 def test_unknown_targets_are_refused_arguments(migrated: sa.Engine, sql: RawSql, revision: str) -> None:
     for move in (upgrades.upgrade, upgrades.downgrade):
         with pytest.raises(InvalidArgumentError, match="revision"):

@@ -93,6 +93,7 @@ def test_the_wheel_holds_the_package_and_the_migrations_and_nothing_else(wheel: 
         "hermes_state/_migrations/versions/0004_compacted_index.py",
         "hermes_state/_migrations/versions/0005_message_reactions.py",
         "hermes_state/_migrations/versions/0006_usage.py",
+        "hermes_state/_migrations/versions/0007_text_in_one_order.py",
     } <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"hermes_state"}
     assert not [name for name in names if "__pycache__" in name or name.endswith(".db")]

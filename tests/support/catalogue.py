@@ -9,10 +9,11 @@ from tests.support.raw import RawSql
 _POSTGRESQL_DEFINITIONS = """
     SELECT 'column ' || found.relname || '.' || part.attname,
         format_type(part.atttypid, part.atttypmod) || ' ' || part.attnotnull || ' ' || part.attidentity::text || ' '
-            || coalesce(pg_get_expr(preset.adbin, preset.adrelid), '-')
+            || coalesce(pg_get_expr(preset.adbin, preset.adrelid), '-') || ' ' || coalesce(sorted.collname, '-')
     FROM pg_class found
     JOIN pg_attribute part ON part.attrelid = found.oid AND part.attnum > 0 AND NOT part.attisdropped
     LEFT JOIN pg_attrdef preset ON preset.adrelid = found.oid AND preset.adnum = part.attnum
+    LEFT JOIN pg_collation sorted ON sorted.oid = part.attcollation
     WHERE found.relnamespace = current_schema()::regnamespace AND found.relkind = 'r'
     UNION ALL
     SELECT 'constraint ' || conname, pg_get_constraintdef(oid) FROM pg_constraint

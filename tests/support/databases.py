@@ -33,6 +33,18 @@ def create_database(server_url: str, template: str | None = None) -> str:
     return with_database(server_url, name)
 
 
+def create_english_database(server_url: str) -> str:
+    """The URL of a new database that sorts text as English dictionaries do, where the server knows how (ICU)."""
+    url = create_database(server_url)
+    with psycopg.connect(libpq_url(server_url), autocommit=True) as conn:
+        if not conn.execute("SELECT 1 FROM pg_collation WHERE collname = 'en-US-x-icu'").fetchall():
+            return url
+        drop_database(url)
+        stmt = sql.SQL("CREATE DATABASE {} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
+        conn.execute(stmt.format(sql.Identifier(str(make_url(url).database))))
+    return url
+
+
 def drop_database(url: str) -> None:
     """Drops the database of ``url``, cutting whoever is still connected."""
     name = make_url(url).database
