@@ -12,7 +12,7 @@ from hermes_state.driver_errors import translate
 
 # Of 120 KB each, the first rows are 6 MB; how many follow depends on how large they were.
 _FIRST_ROWS = 50
-_MOST_ROWS = 1_000
+_MOST_ROWS = 200
 _BYTES_OF_A_FETCH = 2 * 1024 * 1024
 _COPIES = 0x68657273  # "hers": the lock under which copies decide about a target
 _INDEXES = sa.text("""
