@@ -6,9 +6,8 @@ running program notes about itself (``RUNTIME_KEYS``): an import would not take 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -16,6 +15,7 @@ from hermes_state.decoding import READ_COLUMNS, decode_row
 from hermes_state.errors import InvalidArgumentError
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Repository, Transaction
+from hermes_state.repositories.export_values import message_values, reaction_values, session_values
 from hermes_state.repositories.reactions import ReactionRepository
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.repositories.session_values import optional_text
@@ -93,9 +93,10 @@ class SessionExports(Repository):
         session = self._sessions.get(session_id)
         if session is None:
             return None
-        head = {key: _plain(value) for key, value in session.items() if key not in RUNTIME_KEYS}
+        values = session_values(cast("Mapping[str, Any]", session))
+        head = {key: value for key, value in values.items() if key not in RUNTIME_KEYS}
         if reactions := ReactionRepository(self._transaction).exported(session_id):
-            head["reactions"] = [{key: _plain(value) for key, value in row.items()} for row in reactions]
+            head["reactions"] = [reaction_values(row) for row in reactions]
         return head
 
     def _pages(self, session_id: str) -> Iterator[tuple[list[dict[str, Any]], int]]:
@@ -118,16 +119,16 @@ class SessionExports(Repository):
             return stmt.execute(conn, session_id=session_id, after=after, at_most=limit).all()
 
     def _exported(self, session_id: str, found: Sequence[rows.Row]) -> list[dict[str, Any]]:
-        successors = self._successors(session_id, {row[-1] for row in found} - {None})
+        successors = self._successors(session_id, {row[-1] for row in found if isinstance(row[-1], int)})
         messages = []
         for *values, superseded_by in found:
-            message: dict[str, Any] = {**decode_row(values)}
+            message = message_values(cast("Mapping[str, Any]", decode_row(values)))
             del message["id"]
             if superseded_by is not None:
                 message[SUCCESSOR_KEY] = successors.get(
                     superseded_by, {"session_id": None, "message_uid": None}
                 )
-            messages.append({key: _plain(value) for key, value in message.items()})
+            messages.append(message)
         return messages
 
     def _successors(self, session_id: str, ids: set[int]) -> Mapping[int, dict[str, str]]:
@@ -154,13 +155,6 @@ def require_ids(session_ids: Any) -> list[str]:
     if isinstance(session_ids, (str, bytes)) or not isinstance(session_ids, Iterable):
         raise InvalidArgumentError("session_ids", "it must be a list of ids")
     return [session_id for session_id in session_ids if is_usable_id(session_id)]
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold of a value that another program stored: bytes as text, no number that is none."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _text_length(found: Sequence[rows.Row]) -> int:

@@ -94,7 +94,7 @@ def copy_store(
     """Copies every table of the store at ``source`` into the empty or new database at ``target`` (URLs, or paths of SQLite files).
 
     Ids are kept. Rows of other programs that not every database takes are changed by the rules of
-    ``hermes_state.transfer.conversions``, references that lead nowhere become NULL, rows that cannot be without what they refer to (messages of
+    ``hermes_state.repositories.fitting``, references that lead nowhere become NULL, rows that cannot be without what they refer to (messages of
     a session that was deleted past the store) are left out; the report notes each. ``restart`` throws away what an
     unfinished copy left in the target. Raises the schema errors for a source that is not at this release's schema, ``TargetNotEmptyError``,
     ``OperationRunningError``, ``OtherOperationError``, ``LostTargetError``, ``UnfitRowError``, ``CopyMismatchError`` and the store errors.

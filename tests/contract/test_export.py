@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,7 +139,7 @@ def test_what_a_running_program_notes_about_itself_is_left_out(db: SessionDB, ra
 def test_rows_of_other_programs_export_as_json(backend: str, db: SessionDB, raw: RawSql) -> None:
     chain(db)
     raw("UPDATE sessions SET model_config = '{broken', estimated_cost_usd = ?", float("inf"))
-    raw("UPDATE messages SET timestamp = ? WHERE session_id = 'b'", float("inf"))
+    raw("UPDATE messages SET timestamp = ? WHERE session_id = 'b'", 1e300)
     if backend == "sqlite":
         raw("UPDATE sessions SET title = CAST(x'ff6869' AS TEXT) WHERE id = 'b'")
         raw("UPDATE sessions SET cwd = x'ff6869'")
@@ -148,6 +149,52 @@ def test_rows_of_other_programs_export_as_json(backend: str, db: SessionDB, raw:
     assert exported[1]["estimated_cost_usd"] is None
     assert exported[1]["model_config"] == "{broken"
     assert list(db.iter_export(in_parts=True)) == exported
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "exported"),
+    [
+        ("sessions", "started_at", "'soon'", 0.0),
+        ("sessions", "ended_at", "9e999", None),
+        ("sessions", "input_tokens", "'many'", 0),
+        ("sessions", "input_tokens", "-5", 0),
+        ("sessions", "rewind_count", "2.5", 2),
+        ("sessions", "title", "'a' || char(0)", "a\ufffd"),
+        ("sessions", "model", "x'6dff'", "m\ufffd"),
+        ("sessions", "pinned", "'yes'", True),
+        ("sessions", "kind", "'nonsense'", None),
+        ("messages", "timestamp", "'yesterday'", 0.0),
+        ("messages", "timestamp", "1e300", 0.0),
+        ("messages", "token_count", "'many'", None),
+        ("messages", "token_count", "-1", None),
+        ("messages", "platform_message_id", "''", None),
+        ("messages", "content", "'a' || char(0)", "a\ufffd"),
+        ("messages", "tool_name", "x'6dff'", "m\ufffd"),
+        ("messages", "compacted", "1", True),
+        ("messages", "superseded_by", "x'00'", None),
+    ],
+)
+def test_what_another_program_stored_is_exported_as_an_import_takes_it(
+    tmp_path: Path, table: str, column: str, value: str, exported: Any
+) -> None:
+    url = f"sqlite:///{tmp_path / 'spoiled.db'}"
+    with SessionDB(url=url) as db:
+        db.create_session("s", "cli")
+        db.append_message("s", "user", "q")
+        raw = RawSql(url)
+        raw("PRAGMA ignore_check_constraints = ON")
+        raw(f"UPDATE {table} SET {column} = {value}")
+        raw.close()
+        (session,) = db.export_all()
+    found = session if table == "sessions" else session["messages"][0]
+    assert found.get(column) == exported
+    with SessionDB(":memory:") as other:
+        assert other.import_sessions([session])["errors"] == []
+        again = other.export_session("s")
+    assert again is not None
+    worked_out = {"kind": "root", "message_count": 0, "last_active_at": 0.0}
+    assert {**again, **worked_out} == {**session, **worked_out}
+    assert json.loads(json.dumps(session, allow_nan=False)) == session
 
 
 def test_what_carries_a_message_on_survives_export_and_import(db: SessionDB, raw: RawSql) -> None:
