@@ -13,6 +13,7 @@ import pytest
 
 from hermes_state import SessionDB
 from hermes_state.transfer.adoption import AdoptReport, adopt_store
+from hermes_state.transfer.copying import copy_store
 from tests.support.builders import assert_counters_are_exact, checkpoint, items_of, reasoning
 from tests.support.older_stores import START, OldStore, parts
 from tests.support.raw import RawSql
@@ -320,3 +321,26 @@ def test_progress_is_told_to_the_end(old: OldStore, store_url: str) -> None:
     assert told[0] == ("sessions", 0, 1)
     assert told[-1][0] == "finishing"
     assert told[-1][1] == told[-1][2]
+
+
+def test_an_adopted_store_moved_to_another_database_and_back_is_identical(
+    old: OldStore, store_url: str, tmp_path: Path
+) -> None:
+    fill(old)
+    carrier_row(old, "newest")
+    first, back = tmp_path / "adopted.db", tmp_path / "back.db"
+    adopt_store(old.path, first)
+    copy_store(first, store_url)
+    copy_store(store_url, back)
+    found = []
+    for path in (first, back):
+        conn = sqlite3.connect(path)
+        names = [
+            name for (name,) in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")
+        ]
+        found.append(
+            {name: conn.execute(f"SELECT * FROM {name}").fetchall() for name in names if "stat" not in name}
+        )
+        conn.close()
+    assert found[0] == found[1]
+    assert len(found[0]["messages"]) == 9

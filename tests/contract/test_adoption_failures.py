@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from hermes_state import (
     HermesStateError,
@@ -21,7 +22,9 @@ from hermes_state import (
     SchemaAheadError,
     SchemaMismatchError,
     SessionDB,
+    StoreBusyError,
     StoreCorruptError,
+    StoreFullError,
     StoreIncompleteError,
     StoreUnavailableError,
 )
@@ -252,3 +255,53 @@ def test_what_another_source_left_is_thrown_away_only_when_asked(
     assert raw.column("SELECT id FROM sessions") == ["other"]
     with SessionDB(url=store_url) as db:
         assert db.get_session("other") is not None
+
+
+def test_a_full_disk_in_the_middle_is_typed_and_the_next_run_succeeds(old: OldStore, tmp_path: Path) -> None:
+    target = tmp_path / "new.db"
+
+    def fill_up(connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count = 150")
+
+    sa.event.listen(sa.engine.Engine, "connect", fill_up)
+    try:
+        with pytest.raises(StoreFullError):
+            adopt_store(old.path, target)
+    finally:
+        sa.event.remove(sa.engine.Engine, "connect", fill_up)
+    with pytest.raises(StoreIncompleteError):
+        SessionDB(target)
+    assert adopt_store(old.path, target).messages == 5_000
+    with SessionDB(target) as db:
+        assert len(db.get_messages("s")) == 5_000
+
+
+def test_a_damage_in_the_middle_leaves_the_target_marked(old: OldStore, store_url: str) -> None:
+    path = closed(old)
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2 // 4096 * 4096
+    content[middle : middle + 8 * 4096] = bytes(8 * 4096)
+    path.write_bytes(content)
+    with pytest.raises(StoreCorruptError):
+        adopt_store(path, store_url)
+    assert path.read_bytes() == content
+
+
+def test_a_source_that_somebody_has_locked_is_busy(
+    old: OldStore, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_STATE_BUSY_TIMEOUT_SECONDS", "0.1")
+    old.conn.execute("PRAGMA journal_mode = DELETE")
+    old.conn.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreBusyError):
+        adopt_store(old.path, store_url)
+    old.conn.execute("COMMIT")
+    assert adopt_store(old.path, store_url).messages == 5_000
+
+
+def test_a_source_without_a_wal_is_read_while_its_program_has_it_open(old: OldStore, store_url: str) -> None:
+    old.conn.execute("PRAGMA journal_mode = DELETE")
+    before = old.path.read_bytes()
+    assert adopt_store(old.path, store_url).messages == 5_000
+    assert old.path.read_bytes() == before
+    assert sorted(path.name for path in old.path.parent.glob("old.db*")) == ["old.db"]

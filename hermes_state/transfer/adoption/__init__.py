@@ -122,11 +122,12 @@ def _urls(source: Any, into: Any, settings: Settings) -> tuple[URL, URL]:
     path = sqlite_path(old) if old.get_backend_name() == "sqlite" else None
     if path is None:
         raise InvalidArgumentError("source", "an older store is a SQLite file")
-    target = sqlite_path(new) if new.get_backend_name() == "sqlite" else path.parent / "a server"
-    if target is None:
-        raise InvalidArgumentError("into", "a store in memory would be gone at once")
-    if target.exists() and path.exists() and os.path.samefile(path, target):
-        raise InvalidArgumentError("into", "it is the older store itself; give a new file")
+    if new.get_backend_name() == "sqlite":
+        target = sqlite_path(new)
+        if target is None:
+            raise InvalidArgumentError("into", "a store in memory would be gone at once")
+        if path.exists() and target.exists() and path.samefile(target):
+            raise InvalidArgumentError("into", "it is the older store itself; give a new file")
     return old, new
 
 
