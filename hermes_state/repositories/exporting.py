@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from hermes_state.decoding import READ_COLUMNS, decode_row
 from hermes_state.errors import InvalidArgumentError
-from hermes_state.repositories import rows
+from hermes_state.repositories import rows, satellites
 from hermes_state.repositories.base import Repository, Transaction
 from hermes_state.repositories.export_values import message_values, reaction_values, session_values
 from hermes_state.repositories.reactions import ReactionRepository
@@ -51,7 +51,10 @@ class SessionExports(Repository):
         self._sessions = SessionRepository(transaction)
 
     def export_session(self, session_id: str) -> dict[str, Any] | None:
-        """The session's columns and, under ``messages``, all its rows in insertion order; or ``None``."""
+        """The session's columns and, under ``messages``, all its rows in insertion order; or ``None``.
+
+        Rows of further tables that belong to the session stand under the name of their table, if there are any.
+        """
         whole: dict[str, Any] | None = None
         for part in self.export_parts(session_id):
             if whole is None:
@@ -97,7 +100,8 @@ class SessionExports(Repository):
         head = {key: value for key, value in values.items() if key not in RUNTIME_KEYS}
         if reactions := ReactionRepository(self._transaction).exported(session_id):
             head["reactions"] = [reaction_values(row) for row in reactions]
-        return head
+        with self._transaction.verb() as conn:
+            return head | satellites.exported_rows(conn, session_id)
 
     def _pages(self, session_id: str) -> Iterator[tuple[list[dict[str, Any]], int]]:
         """Exported messages in pages, each with its bytes; a page after large rows is shorter."""

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal, Protocol, TypeVar
-
-import sqlalchemy as sa
 
 from hermes_state.codec import PLACE, EncodedMessage, encode_batch
 from hermes_state.errors import HermesStateError, InvalidArgumentError, InvalidMessageError
-from hermes_state.json_values import UnfitValueError, checked, dump_json
-from hermes_state.models import KINDS
+from hermes_state.repositories import satellites
+from hermes_state.repositories.column_values import column_value
 from hermes_state.repositories.exporting import RUNTIME_KEYS, SUCCESSOR_KEY
 from hermes_state.repositories.reactions import checked_reactions
 from hermes_state.repositories.session_placing import SESSIONS
-from hermes_state.text import MAX_ID_CHARACTERS, clean_text, exceeds, is_usable_id
+from hermes_state.text import MAX_ID_CHARACTERS, is_usable_id
 
 OnExisting = Literal["skip", "rename"]
 
@@ -26,8 +24,6 @@ _DERIVED = (
     "message_count", "tool_call_count", "last_active_at", "system_prompt_hash", "root_session_id", "parent_session_id",
 )  # fmt: skip
 _TAKEN = [c for c in SESSIONS.c if c.name not in (*_DERIVED, *RUNTIME_KEYS, "id")]
-# An index of PostgreSQL takes no longer values.
-_INDEXED = ("source", "title")
 _UID = PLACE["message_uid"]
 _MIB = 1024 * 1024
 
@@ -74,10 +70,12 @@ class ImportEntry:
     parent_id: str | None
     part: MessagePart
     reactions: list[dict[str, Any]] = field(default_factory=list)
+    others: satellites.Rows = field(default_factory=dict)
+    """Rows of further tables that belong to the session, by table."""
 
     def text_bytes(self) -> int:
         """The bytes of all texts."""
-        others = (self.columns, *self.reactions)
+        others = (self.columns, *self.reactions, *chain.from_iterable(self.others.values()))
         return self.part.text_bytes() + sum(_text_bytes(values.values()) for values in others)
 
 
@@ -137,13 +135,14 @@ def checked_entry(session: Any, max_text_bytes: int) -> ImportEntry:
     if parent_id is not None and not isinstance(parent_id, str):
         raise InvalidArgumentError("parent_session_id", "it must be text")
     columns = {
-        c.name: _column_value(c, session[c.name], max_text_bytes)
+        c.name: column_value(c, session[c.name], max_text_bytes)
         for c in _TAKEN
         if session.get(c.name) not in (None, {})
     }
     part = checked_messages(session_id, session.get("messages"), max_text_bytes)
     reactions = checked_reactions(session.get("reactions"))
-    return ImportEntry(str.__str__(session_id), columns, parent_id or None, part, reactions)
+    others = satellites.checked_rows(session, max_text_bytes)
+    return ImportEntry(str.__str__(session_id), columns, parent_id or None, part, reactions, others)
 
 
 def checked_messages(session_id: str, messages: Any, max_text_bytes: int) -> MessagePart:
@@ -230,54 +229,3 @@ def in_order(entries: Sequence[Child]) -> list[Child]:
 
 def _text_bytes(values: Any) -> int:
     return sum(len(value.encode()) for value in values if isinstance(value, str))
-
-
-def _column_value(column: sa.Column[Any], value: Any, max_text_bytes: int) -> Any:
-    """``value`` as the column stores it; raises ``InvalidArgumentError`` for one of another type or out of range."""
-    name = column.name
-    if isinstance(column.type, sa.Boolean):
-        if value in (0, 1) and isinstance(value, int):
-            return bool(value)
-        raise InvalidArgumentError(name, "it must be true or false")
-    if isinstance(column.type, sa.Integer):
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
-            return value
-        raise InvalidArgumentError(name, "it must be a whole number from 0 to 2**63 - 1")
-    if isinstance(column.type, sa.Float):
-        return _finite(name, value)
-    if name == "model_config" and isinstance(value, Mapping):
-        return _config_text(value, max_text_bytes)
-    return _text(name, value, max_text_bytes)
-
-
-def _finite(name: str, value: Any) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isfinite(number):
-            return number + 0.0  # SQLite has no -0.0
-    raise InvalidArgumentError(name, "it must be a finite number")
-
-
-def _text(name: str, value: Any, max_text_bytes: int) -> str:
-    if not isinstance(value, str):
-        raise InvalidArgumentError(name, "it must be text")
-    if name == "kind" and value not in KINDS:
-        raise InvalidArgumentError("kind", f"it must be one of {', '.join(KINDS)}")
-    text = clean_text(str.__str__(value))
-    if name in _INDEXED and len(text) > MAX_ID_CHARACTERS:
-        raise InvalidArgumentError(name, f"it is longer than {MAX_ID_CHARACTERS} characters")
-    if exceeds(text, max_text_bytes):
-        raise InvalidArgumentError(name, f"it is longer than {max_text_bytes} bytes")
-    return text
-
-
-def _config_text(value: Mapping[Any, Any], max_text_bytes: int) -> str:
-    """An exported ``model_config`` is text and kept to the letter, even where it is no JSON; a dict is encoded."""
-    try:
-        text = dump_json(checked(dict(value), clean=True))
-    except UnfitValueError as error:
-        raise InvalidArgumentError("model_config", str(error)) from error
-    return _text("model_config", text, max_text_bytes)

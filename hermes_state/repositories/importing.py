@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from hermes_state.codec import PLACE
 from hermes_state.records import ImportReport
-from hermes_state.repositories import rows
+from hermes_state.repositories import rows, satellites
 from hermes_state.repositories.base import Repository, Transaction, starts_with
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.import_entries import (
@@ -111,6 +111,7 @@ class SessionImports(Repository):
                     return None
                 new.session_id = self._insert_renamed(entry.session_id, columns)
             ReactionRepository(self._transaction).add_imported(new.session_id, entry.reactions)
+            satellites.insert_rows(self._transaction.conn, new.session_id, entry.others)
         return new
 
     def write_messages(self, new: NewSession, parts: Iterable[MessagePart]) -> list[Successor]:

@@ -60,6 +60,8 @@ def fill(url: str, messages: int = 30) -> None:
             "aaa before its parent", "cli", parent_session_id="other", system_prompt="prompt " * 9
         )
         db.set_message_reaction("other", db.latest_message_row_id("other") or 0, "👍")
+        db.update_token_counts("other", input_tokens=5, model="m", estimated_cost_usd=0.1)
+        db.record_auxiliary_usage("other", "title", output_tokens=2**40, model="é")
         db.set_meta("note", "value")
         db.set_meta("empty", None)
         db.try_acquire_compression_lock("other", "me")

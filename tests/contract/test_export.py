@@ -272,3 +272,44 @@ def test_what_is_no_list_of_ids_is_refused(db: SessionDB) -> None:
     assert list(db.iter_export([None, 7, "\0", ""])) == []  # type: ignore[list-item]
     with pytest.raises(InvalidArgumentError):
         db.export_all(source=7)  # type: ignore[arg-type]
+
+
+def test_what_a_session_used_travels_with_it(db: SessionDB, raw: RawSql) -> None:
+    chain(db)
+    for model in ("é", "Z", "a", "_"):
+        db.update_token_counts("a", input_tokens=5, output_tokens=2**40, model=model, estimated_cost_usd=0.1)
+    db.record_auxiliary_usage("a", "title", input_tokens=1, model="small")
+    tables = ("session_model_usage", "session_daily_usage")
+    before = [sorted(raw(f"SELECT * FROM {table}"), key=repr) for table in tables]
+    assert [len(rows) for rows in before] == [5, 1]
+    exported = db.export_all()
+    assert [[len(session.get(table, [])) for table in tables] for session in exported] == [
+        [5, 1],
+        [0, 0],
+        [0, 0],
+    ]
+    assert list(db.iter_export(in_parts=True)) == exported
+    raw("DELETE FROM sessions")
+    db.import_sessions(json.loads(json.dumps(exported)))
+    assert db.export_all() == exported
+    assert [sorted(raw(f"SELECT * FROM {table}"), key=repr) for table in tables] == before
+    db.import_sessions(exported, on_existing="rename")
+    assert raw.value("SELECT count(*) FROM session_model_usage WHERE session_id = 'a-2'") == 5
+
+
+def test_usage_that_another_program_stored_is_exported_as_an_import_takes_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'spoiled.db'}"
+    with SessionDB(url=url) as db:
+        db.create_session("s", "cli")
+        db.update_token_counts("s", input_tokens=5, model="m")
+        raw = RawSql(url)
+        raw("PRAGMA ignore_check_constraints = ON")
+        raw(
+            "UPDATE session_model_usage SET input_tokens = 'x', output_tokens = -3, estimated_cost_usd = 9e999"
+        )
+        raw("UPDATE session_model_usage SET model = x'6dff', first_seen = 'then'")
+        raw.close()
+        exported = db.export_all()
+    with SessionDB(":memory:") as other:
+        assert other.import_sessions(exported)["errors"] == []
+        assert other.export_all() == exported
