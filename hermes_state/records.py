@@ -357,3 +357,29 @@ class StoreStatistics(TypedDict):
     usage_by_model: list[UsageRecord]
     usage_by_day: list[UsageRecord]
     retention: RetentionStatistics
+
+
+class ListedSession(SessionRecord, total=False):
+    """A session of a list. One that was compressed shows what its live end says, and keeps its own ``started_at``."""
+
+    preview: str
+    """The beginning of the first user text, at most 60 characters and ``...``; empty without one."""
+    last_active: float
+    """Time of the newest message, else of the start."""
+    _lineage_root_id: str
+    """The first session of the chain; only where the live end is another one."""
+
+
+class SessionPage(TypedDict):
+    """A page of sessions, and the cursor of the page behind it, ``None`` at the end."""
+
+    sessions: list[ListedSession]
+    next_cursor: str | None
+
+
+class SessionCwd(TypedDict):
+    """A working folder and the sessions in it."""
+
+    cwd: str
+    sessions: int
+    last_active: float

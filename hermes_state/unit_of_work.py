@@ -23,6 +23,8 @@ from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.meta import MetaRepository
 from hermes_state.repositories.portable import PortableRepository
 from hermes_state.repositories.reactions import ReactionRepository
+from hermes_state.repositories.session_flags import SessionFlagRepository
+from hermes_state.repositories.session_lists import SessionListRepository
 from hermes_state.repositories.sessions import SessionRepository
 from hermes_state.repositories.space import SpaceRepository
 from hermes_state.repositories.statistics import StatisticsRepository
@@ -122,6 +124,16 @@ class UnitOfWork:
     def meta(self) -> MetaRepository:
         """Key and value notes inside this transaction."""
         return MetaRepository(self._transaction)
+
+    @cached_property
+    def lists(self) -> SessionListRepository:
+        """Pages and counts of sessions."""
+        return SessionListRepository(self._transaction)
+
+    @cached_property
+    def flags(self) -> SessionFlagRepository:
+        """What the owner notes on sessions."""
+        return SessionFlagRepository(self._transaction)
 
     @cached_property
     def titles(self) -> TitleRepository:

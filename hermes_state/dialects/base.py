@@ -139,10 +139,12 @@ class DialectOperations(abc.ABC):
         """Gives space that deleted and stripped rows left back, as far as others allow; says how in one word."""
 
     @abc.abstractmethod
-    def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
+    def is_any_of(
+        self, column: sa.ColumnElement[Any], parameter: str, values: Iterable[Any] | None = None
+    ) -> sa.ColumnElement[bool]:
         """``column`` equals a value of the list bound as ``parameter``, one parameter whatever the list's length.
 
-        The list is bound as ``list_value`` gives it (field report L11: bind limits).
+        The list is bound as ``list_value`` gives it (field report L11: bind limits), at the execution or here as ``values``.
         """
 
     @abc.abstractmethod

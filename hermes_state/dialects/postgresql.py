@@ -100,9 +100,12 @@ class PostgresqlOperations(DialectOperations):
             conn.exec_driver_sql("RESET statement_timeout")
         return "vacuumed"
 
-    def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
+    def is_any_of(
+        self, column: sa.ColumnElement[Any], parameter: str, values: Iterable[Any] | None = None
+    ) -> sa.ColumnElement[bool]:
         """The list travels as one array."""
-        return column == sa.any_(sa.bindparam(parameter, type_=postgresql.ARRAY(column.type)))
+        given = None if values is None else self.list_value(values)
+        return column == sa.any_(sa.bindparam(parameter, given, type_=postgresql.ARRAY(column.type)))
 
     def list_value(self, values: Iterable[Any]) -> list[Any]:
         """The list itself; psycopg makes it an array."""

@@ -102,9 +102,13 @@ class SqliteOperations(DialectOperations):
         """``rewritten``, ``incremental`` or ``kept``: see ``sqlite_files.vacuum``."""
         return sqlite_files.vacuum(engine)
 
-    def is_any_of(self, column: sa.ColumnElement[Any], parameter: str) -> sa.ColumnElement[bool]:
+    def is_any_of(
+        self, column: sa.ColumnElement[Any], parameter: str, values: Iterable[Any] | None = None
+    ) -> sa.ColumnElement[bool]:
         """The list travels as one JSON text; SQLite has no arrays."""
-        each = sa.func.json_each(sa.bindparam(parameter)).table_valued("value", name="wanted")
+        each = sa.func.json_each(
+            sa.bindparam(parameter, None if values is None else self.list_value(values))
+        ).table_valued("value", name="wanted")
         return column.in_(sa.select(each.c.value))
 
     def list_value(self, values: Iterable[Any]) -> str:

@@ -17,6 +17,7 @@ from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.leases import LeaseRepository
 from hermes_state.repositories.message_writes import Holders, MessageWrites
 from hermes_state.text import is_usable_id
+from hermes_state.types import Equals
 
 _MESSAGES = rows.MESSAGES
 
@@ -81,10 +82,11 @@ class MessageClearing(MessageWrites):
 
 def _newest_active() -> sa.Select[Any]:
     kept = sa.alias(_MESSAGES, "kept_rows")
-    newest = sa.select(kept.c.id).where(
-        kept.c.session_id == sa.bindparam("session_id"), sa.literal_column("kept_rows.active")
+    of_session = Equals(kept.c.session_id, sa.bindparam("session_id", type_=kept.c.session_id.type))
+    newest = sa.select(kept.c.id).where(of_session, sa.literal_column("kept_rows.active"))
+    return newest.order_by(kept.c.session_id.desc(), kept.c.id.desc()).limit(
+        sa.bindparam("kept", type_=sa.BigInteger)
     )
-    return newest.order_by(kept.c.id.desc()).limit(sa.bindparam("kept", type_=sa.BigInteger))
 
 
 def _moment(value: Any) -> float:

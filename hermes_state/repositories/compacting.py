@@ -186,7 +186,8 @@ def _give_identity(
 
 
 def _highest() -> sa.Executable:
-    return sa.select(sa.func.coalesce(sa.func.max(_ID), 0)).where(rows.OF_SESSION)
+    newest = rows.newest(columns=("id",)).limit(sa.literal_column("1")).scalar_subquery()
+    return sa.select(sa.func.coalesce(newest, 0))
 
 
 def _active() -> sa.Executable:

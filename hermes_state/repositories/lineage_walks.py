@@ -5,13 +5,15 @@ Cycles that another program made end, because UNION drops a session that was rea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import sqlalchemy as sa
 
+from hermes_state.dialects import DialectOperations
 from hermes_state.models import SessionRow
 from hermes_state.repositories.base import table_of
+from hermes_state.repositories.system_prompts import PROMPTS
 
 SESSIONS = table_of(SessionRow)
 Links = dict[str, Mapping[str, Any]]
@@ -44,6 +46,19 @@ def above(conn: sa.Connection, session_id: str, *, continuations_only: bool = Fa
 def continuations_below(conn: sa.Connection, session_id: str, *, compressed_only: bool) -> Links:
     """The session and what continues it, at any depth; over compression edges only if ``compressed_only``."""
     return _links(conn, _below(_start(session_id), compressed_only=compressed_only))
+
+
+def chains_below(conn: sa.Connection, operations: DialectOperations, session_ids: Sequence[str]) -> Links:
+    """Whole rows of the sessions and of what continues them over compression edges; one statement for all."""
+    wanted = operations.is_any_of(SESSIONS.c.id, "wanted", session_ids)
+    found = _below(sa.select(*_columns(SESSIONS)).where(wanted), compressed_only=True)
+    prompt = sa.func.coalesce(SESSIONS.c.system_prompt, PROMPTS.c.prompt).label("system_prompt")
+    stmt = (
+        sa.select(*[prompt if column.name == "system_prompt" else column for column in SESSIONS.c])
+        .join_from(SESSIONS, found, found.c.id == SESSIONS.c.id)
+        .outerjoin(PROMPTS, PROMPTS.c.hash == SESSIONS.c.system_prompt_hash)
+    )
+    return {row["id"]: row for row in cast("list[Mapping[str, Any]]", conn.execute(stmt).mappings().all())}
 
 
 def connected_by_compression(conn: sa.Connection, session_id: str) -> Links:

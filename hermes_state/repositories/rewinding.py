@@ -128,5 +128,4 @@ def _is_restorable(row: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 def _newest_active() -> sa.Executable:
-    newest = sa.select(_ID).where(rows.OF_SESSION, rows.ACTIVE)
-    return newest.order_by(_ID.desc()).limit(sa.literal_column("1"))
+    return rows.newest(rows.ACTIVE, columns=("id",)).limit(sa.literal_column("1"))

@@ -13,6 +13,7 @@ from hermes_state.errors import InvalidArgumentError, SessionExistsError
 from hermes_state.records import SessionRecord
 from hermes_state.repositories import lineage_walks
 from hermes_state.repositories.base import require_count, require_id, starts_with
+from hermes_state.repositories.session_filters import ACTIVITY, SessionFilters, conditions
 from hermes_state.repositories.session_placing import SESSIONS, placed
 from hermes_state.repositories.session_updates import SessionUpdates
 from hermes_state.repositories.session_values import (
@@ -28,19 +29,10 @@ from hermes_state.text import is_usable_id
 Records = list[SessionRecord]
 Ids = list[str]
 
-_LAST_ACTIVE = sa.func.coalesce(SESSIONS.c.last_active_at, SESSIONS.c.started_at)
 _PROMPT = sa.func.coalesce(SESSIONS.c.system_prompt, PROMPTS.c.prompt).label("system_prompt")
 _WITH_PROMPT = SESSIONS.outerjoin(PROMPTS, PROMPTS.c.hash == SESSIONS.c.system_prompt_hash)
-_WHOLE_ROW = sa.select(*[_PROMPT if c.name == "system_prompt" else c for c in SESSIONS.c]).select_from(
+WHOLE_ROW = sa.select(*[_PROMPT if c.name == "system_prompt" else c for c in SESSIONS.c]).select_from(
     _WITH_PROMPT
-)
-# Root, branch, and continuations without parent; a row without kind is one of another program.
-_LISTED = sa.or_(
-    SESSIONS.c.kind.in_(("root", "branch")),
-    sa.and_(
-        SESSIONS.c.parent_session_id.is_(None),
-        sa.func.coalesce(SESSIONS.c.kind, "root").in_(("root", "continuation")),
-    ),
 )
 
 
@@ -85,7 +77,7 @@ class SessionRepository(SessionUpdates):
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return None
-            row = conn.execute(_WHOLE_ROW.where(SESSIONS.c.id == session_id)).mappings().first()
+            row = conn.execute(WHOLE_ROW.where(SESSIONS.c.id == session_id)).mappings().first()
         return None if row is None else session_record(row)
 
     def end(self, session_id: str, end_reason: str) -> None:
@@ -130,14 +122,15 @@ class SessionRepository(SessionUpdates):
 
         Continuations, delegates and tool runs are left out unless ``include_children``.
         """
-        stmt = _WHOLE_ROW.order_by(_LAST_ACTIVE.desc(), SESSIONS.c.id.desc())
+        filters: SessionFilters = {
+            "source": source,
+            "include_children": include_children,
+            "include_archived": include_archived,
+            "include_hidden": True,
+        }
+        stmt = WHOLE_ROW.where(*conditions(self._operations, filters))
+        stmt = stmt.order_by(ACTIVITY.desc(), SESSIONS.c.id.desc())
         stmt = stmt.limit(require_count("limit", limit)).offset(require_count("offset", offset))
-        if source is not None:
-            stmt = stmt.where(SESSIONS.c.source == optional_text("source", source))
-        if not include_children:
-            stmt = stmt.where(_LISTED)
-        if not include_archived:
-            stmt = stmt.where(sa.not_(SESSIONS.c.archived))
         with self._transaction.verb() as conn:
             return [session_record(row) for row in conn.execute(stmt).mappings()]
 

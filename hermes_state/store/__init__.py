@@ -7,6 +7,7 @@ from hermes_state.store.deliveries import DeliveryVerbs
 from hermes_state.store.edits import EditVerbs
 from hermes_state.store.known_names import KnownNameVerbs
 from hermes_state.store.leases import LeaseVerbs
+from hermes_state.store.lists import ListVerbs
 from hermes_state.store.lookups import LookupVerbs
 from hermes_state.store.messages import MessageVerbs
 from hermes_state.store.notes import NoteVerbs
@@ -39,6 +40,7 @@ class SessionDB(
     SpaceVerbs,
     UsageVerbs,
     TitleVerbs,
+    ListVerbs,
 ):
     """The store of one database, fixed when the object is made; safe to share between threads.
 
