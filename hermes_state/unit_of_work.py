@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from hermes_state.dialects import DialectOperations
 from hermes_state.errors import StoreBusyError, UnitOfWorkOpenError
 from hermes_state.repositories.base import Transaction
+from hermes_state.repositories.deleting import DeletingRepository
 from hermes_state.repositories.deliveries import DeliveryRepository
 from hermes_state.repositories.leases import LeaseRepository
 from hermes_state.repositories.lineages import LineageRepository
@@ -144,6 +145,11 @@ class UnitOfWork:
     def usage(self) -> UsageRepository:
         """Tokens and money inside this transaction."""
         return UsageRepository(self._transaction)
+
+    @cached_property
+    def deleting(self) -> DeletingRepository:
+        """Deleting sessions inside this transaction."""
+        return DeletingRepository(self._transaction)
 
     @cached_property
     def statistics(self) -> StatisticsRepository:

@@ -31,6 +31,13 @@ class SessionPlacing(Repository):
         stmt = sa.select(SESSIONS.c.id).where(SESSIONS.c.id == session_id)
         return is_usable_id(session_id) and self._transaction.conn.scalar(stmt) is not None
 
+    def present(self, session_ids: Sequence[str]) -> Sequence[str]:
+        """Those of ``session_ids`` that exist."""
+        stmt = sa.select(SESSIONS.c.id).where(self._operations.is_any_of(SESSIONS.c.id, "wanted"))
+        with self._transaction.verb() as conn:
+            usable = [each for each in session_ids if is_usable_id(each)]
+            return conn.scalars(stmt, {"wanted": self._operations.list_value(usable)}).all()
+
     def place_of(self, values: Mapping[str, Any], kind: str | None) -> dict[str, Any]:
         """The lineage columns of a session of these ``values`` below its parent; ``kind`` wins when it is given."""
         return placed(values, self._parent_of(values), kind)

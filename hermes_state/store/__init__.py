@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes_state.store.cooldowns import CooldownVerbs
+from hermes_state.store.deleting import DeletingVerbs
 from hermes_state.store.deliveries import DeliveryVerbs
 from hermes_state.store.edits import EditVerbs
 from hermes_state.store.known_names import KnownNameVerbs
@@ -39,6 +40,7 @@ class SessionDB(
     PortableVerbs,
     SpaceVerbs,
     UsageVerbs,
+    DeletingVerbs,
     TitleVerbs,
     ListVerbs,
 ):

@@ -1,0 +1,75 @@
+"""Verbs that delete sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from hermes_state import transcript_files
+from hermes_state.repositories.deleting import usable_ids
+from hermes_state.store.core import StoreCore
+
+_SESSIONS_A_PART = 500
+
+
+class DeletingVerbs(StoreCore):
+    """Deleting sessions for good, with messages, usage, reactions, leases, and prompts that nobody else uses.
+
+    Delegates go with their parent, continuations become conversations of their own, branches stay. With ``sessions_dir`` the
+    files ``<id>.json``, ``<id>.jsonl`` and ``request_dump_<id>_*.json`` of whatever was deleted are removed from that folder
+    after the commit.
+    """
+
+    def delete_session(self, session_id: str, sessions_dir: str | os.PathLike[str] | None = None) -> bool:
+        """Deletes the session and its delegates; ``False`` for an unknown id."""
+        return self.delete_sessions([session_id], sessions_dir) == 1
+
+    def delete_sessions(
+        self, session_ids: Iterable[Any], sessions_dir: str | os.PathLike[str] | None = None
+    ) -> int:
+        """Deletes the sessions and their delegates in one transaction; how many of ``session_ids`` there were.
+
+        Ids that are unknown, empty or no text are passed over. Raises ``InvalidArgumentError`` for a single text.
+        """
+        folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
+        wanted = list(usable_ids(session_ids))
+        count, deleted = self._write(lambda uow: uow.deleting.delete(wanted))
+        self._remove_files(folder, deleted)
+        return count
+
+    def get_session_delete_targets(self, session_id: str) -> list[str]:
+        """The ids that ``delete_session`` would delete, the session first; ``[]`` for an unknown id."""
+        return self._read(lambda uow: uow.deleting.targets([session_id]))
+
+    def delete_session_if_empty(
+        self, session_id: str, sessions_dir: str | os.PathLike[str] | None = None
+    ) -> bool:
+        """Deletes the session if it has no message of any state, no title and no children; whether it did."""
+        folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
+        is_gone = self._write(lambda uow: uow.deleting.delete_if_empty(session_id))
+        self._remove_files(folder, [session_id] if is_gone else [])
+        return is_gone
+
+    def count_empty_sessions(self) -> int:
+        """How many sessions ``delete_empty_sessions`` would delete."""
+        return self._read(lambda uow: uow.deleting.count_empty())
+
+    def delete_empty_sessions(self, sessions_dir: str | os.PathLike[str] | None = None) -> int:
+        """Deletes the ended sessions without a message of any state; returns their number.
+
+        Archived and pinned ones stay, and those with delegates. In parts of 500, each a transaction of its own.
+        """
+        folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
+        count = 0
+        while deleted := self._write(lambda uow: uow.deleting.delete_empty(_SESSIONS_A_PART)):
+            self._remove_files(folder, deleted)
+            count += len(deleted)
+        return count
+
+    def _remove_files(self, folder: str | None, deleted: Collection[str]) -> None:
+        if folder is not None and deleted:
+            transcript_files.remove(folder, deleted, self._present)
+
+    def _present(self, session_ids: list[str]) -> set[str]:
+        return self._read(lambda uow: set(uow.sessions.present(session_ids)))
