@@ -55,7 +55,7 @@ class PortableVerbs(StoreCore):
         """Imports what the export verbs gave, all or nothing; see ``SessionImports.import_sessions`` for the rules.
 
         A checked list of at most 500 sessions and 25 MiB, unless ``limits`` says otherwise; files of any size go
-        through ``hermes_state.transfer.import_file``.
+        through ``hermes_state.transfer.imports.import_file``.
         """
         # Before the transaction: a refused list must not wait for the write lock.
         entries, errors = checked_entries(
@@ -81,20 +81,33 @@ class PortableVerbs(StoreCore):
             after = page[-1]
 
     def _parts(self, session_id: str, source: str | None) -> Iterator[dict[str, Any]]:
-        given = 0
+        given: int | None = None
         try:
             for part in self._parts_of_one_moment(session_id):
                 if not _is_of(part, source):
                     return
-                given += 1
+                given = (given or 0) + len(part["messages"])
                 yield part
         except UndecodableTextError:
-            # From now on such text is read with U+FFFD in it; the parts that came already stay as they are.
-            yield from list(self._parts_of_one_moment(session_id))[given:]
+            # From now on such text is read with U+FFFD in it; the messages that came already stay as they are.
+            yield from _after(self._parts_of_one_moment(session_id), given)
 
     def _parts_of_one_moment(self, session_id: str) -> Iterator[dict[str, Any]]:
         with self._unit(commits=False) as uow:
             yield from uow.portable.export_parts(session_id)
+
+
+def _after(parts: Iterator[dict[str, Any]], given: int | None) -> Iterator[dict[str, Any]]:
+    """The parts behind the first ``given`` messages; all of them when nothing was given yet."""
+    for part in parts:
+        if given is None:
+            yield part
+        elif len(part["messages"]) > given:
+            name = part.get("continues", part.get("id"))
+            yield {"continues": name, "messages": part["messages"][given:]}
+            given = 0
+        else:
+            given -= len(part["messages"])
 
 
 def _is_of(part: dict[str, Any], source: str | None) -> bool:

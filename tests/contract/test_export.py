@@ -313,3 +313,23 @@ def test_usage_that_another_program_stored_is_exported_as_an_import_takes_it(tmp
     with SessionDB(":memory:") as other:
         assert other.import_sessions(exported)["errors"] == []
         assert other.export_all() == exported
+
+
+def test_text_that_is_not_utf_8_deep_in_a_session_neither_repeats_nor_loses_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "PART_MESSAGES", 10)
+    url = f"sqlite:///{tmp_path / 'spoiled.db'}"
+    for spoiled in (0, 30, 99):
+        with SessionDB(url=url) as db:
+            db.ensure_session("s", "cli")
+            db.replace_messages("s", [user(f"{n}") for n in range(100)])
+        raw = RawSql(url)
+        raw("UPDATE messages SET tool_name = CAST(x'6dff' AS TEXT) WHERE content = ?", f"{spoiled}")
+        raw.close()
+        with SessionDB(url=url) as db:
+            first, *rest = list(db.iter_export(in_parts=True))
+            messages = first["messages"] + [m for part in rest for m in part["messages"]]
+            assert [m["content"] for m in messages] == [f"{n}" for n in range(100)]
+            assert [m["content"] for m in messages if m["tool_name"] == "m\ufffd"] == [f"{spoiled}"]
+            assert {part["continues"] for part in rest} == {"s"}
