@@ -135,6 +135,10 @@ class OlderStore:
         """The columns that ``messages`` yields, ``id`` first."""
         return tuple(dict.fromkeys(("id", *self.columns["messages"])))
 
+    @cached_property
+    def _session_statement(self) -> str:
+        return f"SELECT {_listed(self.columns['sessions'])} FROM sessions WHERE rowid = ?"
+
     def sessions(self) -> Iterator[OlderSession]:
         """Every session, in the order in which they were made."""
         columns = "rowid, id, source, parent_session_id, model_config, end_reason"
@@ -143,12 +147,8 @@ class OlderStore:
 
     def session(self, rowid: int) -> dict[str, Any]:
         """All columns of one session."""
-        names = self.columns["sessions"]
-        return dict(
-            zip(
-                names, self._one(f"SELECT {_listed(names)} FROM sessions WHERE rowid = ?", rowid), strict=True
-            )
-        )
+        row = self._one(self._session_statement, rowid)
+        return dict(zip(self.columns["sessions"], row, strict=True))
 
     def transcripts(self) -> list[OlderTranscript]:
         """One entry for each session id that message rows name."""

@@ -32,6 +32,10 @@ _DERIVED = frozenset(
      "system_prompt", "system_prompt_hash")
 )  # fmt: skip
 _COPIED = [column for column in SESSIONS.c if column.name not in _DERIVED]
+_COUNTED = [column.name for column in _COPIED if isinstance(column.type, sa.Integer)]
+_ABSENT: dict[str, Any] = {
+    column.name: False if isinstance(column.type, sa.Boolean) else None for column in _COPIED
+} | dict.fromkeys(_COUNTED, 0)
 _MONEY = ("estimated_cost_usd", "actual_cost_usd")
 # PostgreSQL's index takes no longer text.
 _SHORT = ("source", "title")
@@ -177,7 +181,11 @@ class SessionConverter:
     def convert(self, place: Place) -> NewSession:
         """The session with all its columns; counters and the last activity are worked out from its messages."""
         old = {} if place.rowid is None else self._store.session(place.rowid)
-        columns = {column.name: self._column(place, column, old.get(column.name)) for column in _COPIED}
+        columns = dict(_ABSENT)
+        for column in _COPIED:
+            value = old.get(column.name)
+            if value is not None:
+                columns[column.name] = self._column(place, column, value)
         columns["source"] = columns["source"] or PLACEHOLDER_SOURCE
         columns["created_source"] = columns["created_source"] or columns["source"]
         columns["title"] = self._free_title(place, columns["title"])
