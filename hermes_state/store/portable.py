@@ -55,7 +55,7 @@ class PortableVerbs(StoreCore):
         """Imports what the export verbs gave, all or nothing; see ``SessionImports.import_sessions`` for the rules.
 
         A checked list of at most 500 sessions and 25 MiB, unless ``limits`` says otherwise; files of any size go
-        through ``hermes_state.transfer.imports.import_file``.
+        through ``hermes_state.transfer.import_file``.
         """
         # Before the transaction: a refused list must not wait for the write lock.
         entries, errors = checked_entries(
