@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 
-from hermes_state.cli.output import note, print_json
+from hermes_state.cli.output import note, print_json, progress_bars
 from hermes_state.cli.target import target_of
 from hermes_state.transfer.backups import Backup, Progress, backup_store, restore_store
 from hermes_state.transfer.readable import size
@@ -43,8 +41,8 @@ def backup(
 ) -> None:
     """Copy the store as it is now; others go on working. The copy is checked before it gets its name."""
     target = target_of(context)
-    with _progress("backup") as progress:
-        done = backup_store(target.url, into, keep=keep, progress=progress)
+    with _progress("backup") as shown:
+        done = backup_store(target.url, into, keep=keep, progress=shown)
     for path in done.removed:
         note(f"removed {path}")
     _print(done, as_json)
@@ -62,8 +60,8 @@ def restore(
     target = target_of(context)
     if not yes:
         typer.confirm(f"Replace everything in {target.shown} by {file}?", abort=True, err=True)
-    with _progress("restore") as progress:
-        saved = restore_store(target.url, file, progress=progress)
+    with _progress("restore") as shown:
+        saved = restore_store(target.url, file, progress=shown)
     note(f"{target.shown}: restored from {file}")
     if saved is not None:
         note("what was there before:")
@@ -83,8 +81,6 @@ def _print(done: Backup, as_json: bool) -> None:
 
 @contextmanager
 def _progress(title: str) -> Iterator[Progress]:
-    shown = Console(stderr=True, highlight=False)
-    columns = (TextColumn(title), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=shown, disable=not shown.is_terminal, transient=True) as bars:
-        bar = bars.add_task("", total=None)
+    with progress_bars(BarColumn(), TaskProgressColumn(), TimeRemainingColumn()) as bars:
+        bar = bars.add_task(title, total=None)
         yield lambda remaining, total: bars.update(bar, total=total, completed=total - remaining)

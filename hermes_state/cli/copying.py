@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from hermes_state.cli.output import note, print_json, print_table
+from hermes_state.cli.output import note, print_json, print_table, progress_bars
 from hermes_state.cli.target import target_of
 from hermes_state.transfer.conversions import Note
 from hermes_state.transfer.copying import CopyReport, copy_store
@@ -41,26 +40,14 @@ def copy(
     given = target_of(context)
     if given.db is not None or given.url_text is not None:
         raise typer.BadParameter("copy takes both stores as arguments, not --db or --url")
-    with _progress() as progress:
+    with progress_bars(
+        BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
+    ) as progress:
         report = copy_store(source, target, restart=restart, on_progress=_shown_on(progress))
     if as_json:
         print_json(asdict(report))
     else:
         _print(report)
-
-
-def _progress() -> Progress:
-    shown = Console(stderr=True, highlight=False)
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=shown,
-        disable=not shown.is_terminal,
-        transient=True,
-    )
 
 
 def _shown_on(progress: Progress) -> Callable[[str, str, int, int], None]:

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 from rich import box
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -53,6 +54,13 @@ def print_table(
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console().print(table)
+
+
+def progress_bars(*columns: ProgressColumn) -> Progress:
+    """Progress on stderr after the task's description: for people at a terminal, and gone at the end."""
+    shown = Console(stderr=True, highlight=False)
+    described = TextColumn("{task.description}", markup=False)
+    return Progress(described, *columns, console=shown, disable=not shown.is_terminal, transient=True)
 
 
 def console() -> Console:

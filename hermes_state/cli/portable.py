@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-from hermes_state.cli.output import note, print_json
+from hermes_state.cli.output import note, print_json, progress_bars
 from hermes_state.cli.sessions import UnknownSessionError
 from hermes_state.cli.target import target_of
 from hermes_state.records import ImportReport
@@ -86,7 +85,12 @@ def export_sessions(
     target = target_of(context)
     with target.store(read_only=True) as db:
         wanted = None if everything else _resolved(db, ids or [], lineage)
-        with _destination(output) as stream, _progress() as progress:
+        with (
+            _destination(output) as stream,
+            progress_bars(
+                BarColumn(), MofNCompleteColumn(), TextColumn("sessions"), TimeElapsedColumn()
+            ) as progress,
+        ):
             bar = progress.add_task("exporting", total=None if wanted is None else len(wanted))
 
             def show(found: ExportCount) -> None:
@@ -122,7 +126,12 @@ def import_sessions(
     Then each session is written in a transaction of its own; after an interruption run it again.
     """
     target = target_of(context)
-    with target.store() as db, _progress() as progress:
+    with (
+        target.store() as db,
+        progress_bars(
+            BarColumn(), MofNCompleteColumn(), TextColumn("sessions"), TimeElapsedColumn()
+        ) as progress,
+    ):
         bar = progress.add_task("", total=None)
         try:
             report = import_file(
@@ -158,20 +167,6 @@ def _destination(output: Path | None) -> Iterator[BinaryIO]:
     with nullcontext(sys.stdout.buffer) if output is None else written(output) as stream:
         yield stream
         stream.flush()
-
-
-def _progress() -> Progress:
-    shown = Console(stderr=True, highlight=False)
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("sessions"),
-        TimeElapsedColumn(),
-        console=shown,
-        disable=not shown.is_terminal,
-        transient=True,
-    )
 
 
 def _exported(count: ExportCount, output: Path | None) -> str:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from hermes_state.cli.output import print_json, print_table
+from hermes_state.cli.output import print_json, print_table, progress_bars
 from hermes_state.cli.target import Target, target_of
 from hermes_state.store import SessionDB
 from hermes_state.transfer.readable import printable, size
@@ -87,7 +86,12 @@ def _record_all(
     checkpoint_bytes: int | None,
     reports: list[RecordReport],
 ) -> None:
-    with _progress() as progress, _said_here():
+    with (
+        progress_bars(
+            BarColumn(), MofNCompleteColumn(), TextColumn("turns"), TimeElapsedColumn()
+        ) as progress,
+        _said_here(),
+    ):
         bar = progress.add_task("", total=None)
         for number, path in enumerate(files, start=1):
             transcript = read_transcript(path)
@@ -107,20 +111,6 @@ def _record_all(
                 # Through the bar's own console, which makes room for the line.
                 progress.console.print(Text(printable(line)), soft_wrap=True)
             reports.append(report)
-
-
-def _progress() -> Progress:
-    shown = Console(stderr=True, highlight=False)
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("turns"),
-        TimeElapsedColumn(),
-        console=shown,
-        disable=not shown.is_terminal,
-        transient=True,
-    )
 
 
 @contextmanager

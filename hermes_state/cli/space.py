@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import SpinnerColumn, TimeElapsedColumn
 
-from hermes_state.cli.output import note, print_json, print_table
+from hermes_state.cli.output import note, print_json, print_table, progress_bars
 from hermes_state.cli.target import target_of
 from hermes_state.records import ReclaimReport
 from hermes_state.transfer.readable import size
@@ -37,7 +36,7 @@ def reclaim(
 ) -> None:
     """Take out checkpoints that a newer one has replaced, then give the space back. Others may go on writing."""
     target = target_of(context)
-    with target.store(read_only=dry_run) as db, _progress() as bars:
+    with target.store(read_only=dry_run) as db, progress_bars(SpinnerColumn(), TimeElapsedColumn()) as bars:
         bar = bars.add_task("")
 
         def show(report: ReclaimReport) -> None:
@@ -64,9 +63,3 @@ def _print(report: ReclaimReport, *, dry_run: bool) -> None:
         print_table(("table", "before", "after"), [*rows, ["total", *total]], numbers=("before", "after"))
     if report["vacuum"] is not None:
         note(_HOW[report["vacuum"]])
-
-
-def _progress() -> Progress:
-    shown = Console(stderr=True, highlight=False)
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    return Progress(*columns, console=shown, disable=not shown.is_terminal, transient=True)
