@@ -276,6 +276,16 @@ class ReclaimReport(TypedDict):
     vacuum: str | None
 
 
+class AutoPruneReport(TypedDict):
+    """What ``maybe_auto_prune_and_vacuum`` did. ``skipped``: the last run was not long enough ago."""
+
+    skipped: bool
+    pruned: int
+    """How many sessions were deleted."""
+    vacuumed: bool
+    error: str | None
+
+
 class UsageRecord(TypedDict, total=False):
     """Sums of usage. ``reasoning_tokens`` are part of ``output_tokens``; costs are US dollars, ``None`` when nobody told any.
 

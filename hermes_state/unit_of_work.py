@@ -23,6 +23,7 @@ from hermes_state.repositories.lineages import LineageRepository
 from hermes_state.repositories.messages import MessageRepository
 from hermes_state.repositories.meta import MetaRepository
 from hermes_state.repositories.portable import PortableRepository
+from hermes_state.repositories.pruning import PruningRepository
 from hermes_state.repositories.reactions import ReactionRepository
 from hermes_state.repositories.session_flags import SessionFlagRepository
 from hermes_state.repositories.session_lists import SessionListRepository
@@ -150,6 +151,11 @@ class UnitOfWork:
     def deleting(self) -> DeletingRepository:
         """Deleting sessions inside this transaction."""
         return DeletingRepository(self._transaction)
+
+    @cached_property
+    def pruning(self) -> PruningRepository:
+        """Old conversations inside this transaction."""
+        return PruningRepository(self._transaction)
 
     @cached_property
     def statistics(self) -> StatisticsRepository:

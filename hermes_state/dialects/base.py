@@ -135,6 +135,10 @@ class DialectOperations(abc.ABC):
         """Every table and index of the database with its bytes, biggest first; nothing where SQLite cannot tell."""
 
     @abc.abstractmethod
+    def free_share(self, conn: sa.Connection) -> float:
+        """Which part of the database is free pages, from 0 to 1; 0 where the server gives them out by itself."""
+
+    @abc.abstractmethod
     def vacuum(self, engine: sa.Engine) -> str:
         """Gives space that deleted and stripped rows left back, as far as others allow; says how in one word."""
 

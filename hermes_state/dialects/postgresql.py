@@ -91,6 +91,10 @@ class PostgresqlOperations(DialectOperations):
         """A table's bytes include those of its long values (TOAST)."""
         return [Size(*row) for row in conn.exec_driver_sql(_SIZES)]
 
+    def free_share(self, _conn: sa.Connection) -> float:
+        """Autovacuum frees what was deleted."""
+        return 0.0
+
     def vacuum(self, engine: sa.Engine) -> str:
         """``vacuumed``: space becomes free for new rows, and the end of a table goes back to the system."""
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:

@@ -98,6 +98,13 @@ class SqliteOperations(DialectOperations):
             return []
         return [Size(*row) for row in conn.exec_driver_sql(_SIZES)]
 
+    def free_share(self, conn: sa.Connection) -> float:
+        """By the free list, which a deletion fills."""
+        free, pages = (
+            conn.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("freelist_count", "page_count")
+        )
+        return float(free / max(pages, 1))
+
     def vacuum(self, engine: sa.Engine) -> str:
         """``rewritten``, ``incremental`` or ``kept``: see ``sqlite_files.vacuum``."""
         return sqlite_files.vacuum(engine)

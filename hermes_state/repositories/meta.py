@@ -21,6 +21,14 @@ class MetaRepository(Repository):
                 return None
             return conn.scalar(sa.select(_META.c.value).where(_META.c.key == key))
 
+    def held(self, key: str) -> str | None:
+        """As ``get``; until the transaction ends nobody else can change the note, nor make it."""
+        require_id("key", key)
+        stmt = sa.select(_META.c.value).where(_META.c.key == key).with_for_update()
+        with self._transaction.verb() as conn:
+            conn.execute(self._operations.insert(_META).values(key=key).on_conflict_do_nothing())
+            return conn.scalar(stmt)
+
     def list_prefix(self, prefix: str) -> dict[str, str | None]:
         """The notes whose key starts with ``prefix``, ordered by key (code points).
 

@@ -36,6 +36,11 @@ class SpaceRepository(Repository):
         with self._transaction.verb() as conn:
             return self._operations.sizes(conn)
 
+    def free_share(self) -> float:
+        """Which part of the database is free pages, from 0 to 1; 0 where the server gives them out by itself."""
+        with self._transaction.verb() as conn:
+            return self._operations.free_share(conn)
+
     def sessions_with_carriers(self, after: str | None, limit: int) -> list[str]:
         """The next sessions, in order of their ids, that may hold more than one carrier."""
         stmt = sa.select(_SESSION).where(self._operations.looks_like_carrier)

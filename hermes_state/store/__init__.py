@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hermes_state.store.cooldowns import CooldownVerbs
-from hermes_state.store.deleting import DeletingVerbs
 from hermes_state.store.deliveries import DeliveryVerbs
 from hermes_state.store.edits import EditVerbs
 from hermes_state.store.known_names import KnownNameVerbs
@@ -14,6 +13,7 @@ from hermes_state.store.messages import MessageVerbs
 from hermes_state.store.notes import NoteVerbs
 from hermes_state.store.portable import PortableVerbs
 from hermes_state.store.reactions import ReactionVerbs
+from hermes_state.store.retention import RetentionVerbs
 from hermes_state.store.sessions import SessionVerbs
 from hermes_state.store.space import SpaceVerbs
 from hermes_state.store.titles import TitleVerbs
@@ -40,7 +40,7 @@ class SessionDB(
     PortableVerbs,
     SpaceVerbs,
     UsageVerbs,
-    DeletingVerbs,
+    RetentionVerbs,
     TitleVerbs,
     ListVerbs,
 ):
