@@ -25,6 +25,7 @@ from rich.text import Text
 from hermes_state.cli.output import note, print_json, print_table
 from hermes_state.cli.target import Target, target_of
 from hermes_state.transfer.adoption import AdoptReport, Conversion, Progress, adopt_store
+from hermes_state.transfer.files import written
 from hermes_state.transfer.readable import printable, size
 
 
@@ -97,8 +98,12 @@ def _listing(file: Path | None) -> Iterator[Callable[[Conversion], None] | None]
     if file is None:
         yield None
         return
-    with file.open("w", encoding="utf-8") as stream:
-        yield lambda found: print(json.dumps(found._asdict(), ensure_ascii=False), file=stream)
+    with written(file) as stream:
+
+        def write(found: Conversion) -> None:
+            stream.write(json.dumps(found._asdict(), ensure_ascii=False).encode() + b"\n")
+
+        yield write
 
 
 def _as_json(report: AdoptReport, into: str) -> dict[str, Any]:

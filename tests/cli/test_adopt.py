@@ -52,6 +52,7 @@ def test_it_says_everything_as_json_and_lists_conversions_in_a_file(
     assert [entry["count"] for entry in report["conversion_counts"]] == [2]
     lines = [json.loads(line) for line in listed.read_text(encoding="utf-8").splitlines()]
     assert lines == report["conversions"]
+    assert listed.stat().st_mode & 0o777 == 0o600
     assert [(line["table"], line["id"], line["column"]) for line in lines] == [
         ("messages", "1", "content"),
         ("messages", "2", "content"),

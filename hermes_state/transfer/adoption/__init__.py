@@ -102,15 +102,19 @@ def adopt_store(
     notebook = Notebook(on_conversion)
     shown = str(sqlite_path(old_url))
     started = time.monotonic()
-    engine = build_engine(new_url, settings, pool=False)
-    try:
-        with reading_older_store(old_url) as store, engine.connect() as conn:
-            report = AdoptReport(shown, store.version, left_tables=store.other_tables(_KNOWN_TABLES))
-            with Filling(conn, "adopt", shown).claimed(restart=restart, resumes=False) as filling:
+    # The source first: an unfit one must not leave an empty target behind.
+    with reading_older_store(old_url) as store:
+        report = AdoptReport(shown, store.version, left_tables=store.other_tables(_KNOWN_TABLES))
+        engine = build_engine(new_url, settings, pool=False)
+        try:
+            with (
+                engine.connect() as conn,
+                Filling(conn, "adopt", shown).claimed(restart=restart, resumes=False) as filling,
+            ):
                 adoption = _Adoption(store, filling, notebook, report, settings.max_text_bytes)
                 adoption.run(keep_checkpoints=keep_checkpoints, progress=progress or _silent)
-    finally:
-        engine.dispose()
+        finally:
+            engine.dispose()
     report.seconds = time.monotonic() - started
     report.conversion_counts, report.conversions = dict(notebook.counts), notebook.listed
     return report
