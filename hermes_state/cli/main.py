@@ -16,6 +16,7 @@ from hermes_state.cli import (
     adopt,
     backups,
     copying,
+    deleting,
     portable,
     record,
     schema,
@@ -89,6 +90,7 @@ space.add_to(app)
 statistics.add_to(app)
 usage.add_to(app)
 titles.add_to(sessions.app)
+deleting.add_to(sessions.app)
 copying.add_to(app)
 adopt.add_to(app)
 app.add_typer(sessions.app, name="sessions")

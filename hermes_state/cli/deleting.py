@@ -1,0 +1,153 @@
+"""``sessions delete``, ``sessions prune`` and ``sessions archive-stale``: keeping a store small (issue 6, item 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import SpinnerColumn, TimeElapsedColumn
+
+from hermes_state.cli.output import local_time, note, one_line, print_json, print_table, progress_bars
+from hermes_state.cli.sessions import UnknownSessionError
+from hermes_state.cli.target import target_of
+from hermes_state.store import SessionDB
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON; needs --yes or --dry-run.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--sessions-dir", metavar="DIR", help="Remove the files of deleted sessions from this folder too."
+    ),
+]
+Days = Annotated[
+    float | None,
+    typer.Option(
+        "--older-than-days", min=0, help="Last active so long ago (default: 90; any with --source)."
+    ),
+]
+Source = Annotated[str | None, typer.Option("--source", help="Only conversations of this source.")]
+_SHOWN = 50
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands of this module to those of sessions."""
+    app.command("delete")(delete)
+    app.command("prune")(prune)
+    app.command("archive-stale")(archive_stale)
+
+
+def delete(
+    context: typer.Context,
+    session_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="Session ids, or beginnings of exactly one each.")
+    ],
+    sessions_dir: Folder = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete sessions and their delegates for good. What continues them stays, as a conversation of its own."""
+    with target_of(context).store(read_only=dry_run) as db:
+        wanted = [_resolved(db, each) for each in session_ids]
+        targets = list(dict.fromkeys(each for one in wanted for each in db.get_session_delete_targets(one)))
+
+        def remove() -> None:
+            db.delete_sessions(wanted, sessions_dir)
+
+        _carry_out(db, targets, remove, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def prune(
+    context: typer.Context,
+    older_than_days: Days = None,
+    source: Source = None,
+    sessions_dir: Folder = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete old ended conversations for good; pinned and open ones, and those in use, stay."""
+    with target_of(context).store(read_only=dry_run) as db:
+        targets = db.list_prune_candidates(older_than_days, source)
+        idle = db.count_idle_open_sessions(older_than_days, source)
+        if idle:
+            note(f"{idle:,} sessions as old were never ended and stay; `sessions archive-stale` hides them")
+
+        def remove() -> None:
+            with progress_bars(SpinnerColumn(), TimeElapsedColumn()) as bars:
+                bar = bars.add_task("", total=None)
+                db.prune_sessions(
+                    older_than_days,
+                    source,
+                    sessions_dir,
+                    on_part=lambda count: bars.update(bar, description=f"{count:,} sessions"),
+                )
+
+        _carry_out(db, targets, remove, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def archive_stale(
+    context: typer.Context, older_than_days: Days = None, source: Source = None, as_json: AsJson = False
+) -> None:
+    """Hide old conversations from lists, open ones too. Nothing is deleted."""
+    with target_of(context).store() as db:
+        count = db.archive_stale_sessions(older_than_days, source)
+    if as_json:
+        print_json({"archived": count})
+    else:
+        typer.echo(f"{count:,} sessions hidden")
+
+
+def _carry_out(
+    db: SessionDB,
+    targets: Sequence[str],
+    remove: Callable[[], None],
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    if as_json and not (dry_run or yes):
+        raise typer.BadParameter("--json cannot ask: give --yes or --dry-run too")
+    if not as_json:
+        _print(db, targets)
+    if targets and not dry_run:
+        if not yes:
+            typer.confirm(f"Delete {len(targets):,} sessions for good?", abort=True, err=True)
+        remove()
+    if as_json:
+        print_json({"dry_run": dry_run, "sessions": list(targets)})
+    else:
+        typer.echo(f"{len(targets):,} sessions {'would go' if dry_run else 'deleted'}")
+
+
+def _print(db: SessionDB, targets: Sequence[str]) -> None:
+    rows: list[list[str]] = []
+    for session_id in targets[:_SHOWN]:
+        session: Any = db.get_session(session_id)
+        if session is not None:
+            active_at = session["last_active_at"]
+            rows.append(
+                [
+                    session["id"],
+                    session["source"],
+                    f"{session['message_count']:,}",
+                    local_time(session["started_at"] if active_at is None else active_at),
+                    one_line(session["title"] or "", 60),
+                ]
+            )
+    if rows:
+        print_table(("session", "source", "messages", "last active", "title"), rows, numbers=("messages",))
+    if len(targets) > _SHOWN:
+        note(f"… and {len(targets) - _SHOWN:,} more; --json names them all")
+
+
+def _resolved(db: SessionDB, id_or_prefix: str) -> str:
+    found = db.resolve_session_id(id_or_prefix)
+    if found is None:
+        raise UnknownSessionError(id_or_prefix)
+    return found
