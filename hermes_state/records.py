@@ -348,7 +348,7 @@ class CheckpointStatistics(TypedDict):
 
 
 class RetentionStatistics(TypedDict):
-    """The ended, unpinned sessions that nobody has used for ``days`` days, and their live messages."""
+    """What ``prune_sessions(days)`` would delete now; messages of every state."""
 
     days: float
     sessions: int

@@ -76,8 +76,8 @@ def _print_sizes(found: StoreStatistics) -> None:
     )
     retention = found["retention"]
     typer.echo(
-        f"not used for {retention['days']:g} days: {retention['sessions']:,} ended sessions, "
-        f"{retention['messages']:,} messages"
+        f"not used for {retention['days']:g} days, so that `sessions prune` would delete them: "
+        f"{retention['sessions']:,} sessions, {retention['messages']:,} messages"
     )
 
 

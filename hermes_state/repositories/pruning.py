@@ -92,6 +92,16 @@ class PruningRepository(DeletingRepository):
         with self._transaction.verb():
             return self._page(rule, after, locks=False)
 
+    def totals(self, rule: Retention) -> tuple[int, int]:
+        """How many sessions ``prune`` would delete in all, and how many messages of every state with them."""
+        sessions = messages = 0
+        after: str | None = None
+        while (page := self.candidates(rule, after)) is not None:
+            sessions += len(page.session_ids)
+            messages += sum(self._sizes(page.session_ids).values())
+            after = page.after
+        return sessions, messages
+
     def prune(self, rule: Retention, after: str | None) -> Page | None:
         """Deletes the next conversations that are old as a whole; ``None`` when there are no more.
 

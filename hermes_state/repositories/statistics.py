@@ -84,15 +84,6 @@ class StatisticsRepository(Repository):
         ((total,),) = self._all(stmt.where(self._operations.looks_like_carrier))
         return int(total or 0)
 
-    def idle_since(self, epoch: float) -> tuple[int, int]:
-        """How many ended, unpinned sessions were last active before ``epoch``, and how many live messages they have."""
-        last_active = sa.func.coalesce(SESSIONS.c.last_active_at, SESSIONS.c.started_at)
-        stmt = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(SESSIONS.c.message_count), 0)).where(
-            SESSIONS.c.ended_at.is_not(None), sa.not_(SESSIONS.c.pinned), last_active < epoch
-        )
-        ((sessions, messages),) = self._all(stmt)
-        return sessions, int(messages)
-
     def _bytes(self) -> sa.ColumnElement[Any]:
         sizes = [sa.func.coalesce(self._operations.text_bytes(_MESSAGES.c[name]), 0) for name in _TEXTS]
         total: sa.ColumnElement[int] = sizes[0]

@@ -9,6 +9,7 @@ from hermes_state.errors import StoreReadOnlyError
 from hermes_state.records import ReclaimReport, Size, StoreStatistics
 from hermes_state.repositories.base import require_count
 from hermes_state.repositories.lease_rows import require_seconds
+from hermes_state.repositories.pruning import retention
 from hermes_state.repositories.space import Stripped
 from hermes_state.store.core import StoreCore
 from hermes_state.text import is_usable_id
@@ -32,15 +33,16 @@ class SpaceVerbs(StoreCore):
         """A whole store at a glance; every text is read once, so a big one takes its time.
 
         ``days``: how many days back the growth is shown. ``biggest``: how many sessions, those with the most text.
-        ``retention_days``: which sessions count as old. Raises ``InvalidArgumentError`` for numbers below 0.
+        ``retention_days``: what ``prune_sessions`` would be asked. Raises ``InvalidArgumentError`` for numbers below 0.
         """
         require_count("days", days)
         require_count("biggest", biggest)
-        before = time.time() - require_seconds("retention_days", retention_days, zero=True) * 86_400
+        require_seconds("retention_days", retention_days, zero=True)
+        rule = retention(retention_days, None)
         shadowed = self.reclaim(dry_run=True)
 
         def look(uow: UnitOfWork) -> StoreStatistics:
-            sessions, messages = uow.statistics.idle_since(before)
+            sessions, messages = uow.pruning.totals(rule)
             return {
                 "sizes": uow.space.sizes(),
                 "sessions_by_source": uow.statistics.sessions_by_source(),

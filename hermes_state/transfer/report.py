@@ -112,8 +112,8 @@ def _cost(statistics: StoreStatistics) -> str:
 def _retention(statistics: StoreStatistics) -> str:
     found = statistics["retention"]
     text = (
-        f"{found['sessions']:,} ended sessions with {found['messages']:,} messages were not used for {found['days']:g} days "
-        "and are not pinned."
+        f"Pruning conversations that were not used for {found['days']:g} days would delete {found['sessions']:,} sessions "
+        f"with {found['messages']:,} messages."
     )
     return f"<p>{_html(text)}</p>\n"
 

@@ -75,6 +75,16 @@ def test_the_statistics_add_up(filled: SessionDB) -> None:
     assert filled.statistics(days=0, biggest=0)["biggest_sessions"] == []
 
 
+def test_retention_counts_what_pruning_would_delete(filled: SessionDB, raw: RawSql) -> None:
+    raw("UPDATE sessions SET started_at = 1, last_active_at = 1, ended_at = 2 WHERE id = 'big'")
+    raw("INSERT INTO messages (session_id, role, active) VALUES ('big', 'user', ?)", False)
+    raw("INSERT INTO sessions (id, started_at, parent_session_id) VALUES ('open', 1, 'big')")
+    assert filled.statistics()["retention"] == {"days": 90, "sessions": 1, "messages": 0}
+    raw("UPDATE sessions SET ended_at = 2 WHERE id = 'open'")
+    assert filled.statistics()["retention"] == {"days": 90, "sessions": 3, "messages": 6}
+    assert filled.prune_sessions() == 3
+
+
 @pytest.mark.parametrize("name", ["days", "biggest", "retention_days"])
 def test_a_number_below_zero_is_refused(db: SessionDB, name: str) -> None:
     with pytest.raises(InvalidArgumentError):
