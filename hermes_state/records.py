@@ -251,31 +251,6 @@ class NewSession(BaseModel):
         return self.model_dump(exclude_unset=True, by_alias=True)
 
 
-class Size(NamedTuple):
-    """The bytes that a table or an index of a table takes in the database."""
-
-    name: str
-    table: str
-    size_bytes: int
-
-
-class ReclaimReport(TypedDict):
-    """What ``SessionDB.reclaim`` did. ``vacuum``: ``None`` when it was not asked for.
-
-    ``rewritten``: the SQLite file was rewritten; ``incremental``: its free pages were given back while others had it open;
-    ``kept``: others had it open, so the pages stay in the file for new rows; ``vacuumed``: PostgreSQL's VACUUM ran.
-    """
-
-    sessions: int
-    """How many sessions held shadowed checkpoints."""
-    rows: int
-    checkpoint_bytes: int
-    """UTF-8 bytes of JSON text that went."""
-    sizes_before: list[Size]
-    sizes_after: list[Size]
-    vacuum: str | None
-
-
 class AutoPruneReport(TypedDict):
     """What ``maybe_auto_prune_and_vacuum`` did. ``skipped``: the last run was not long enough ago."""
 
@@ -311,62 +286,6 @@ class UsageRecord(TypedDict, total=False):
     actual_cost_usd: float | None
     first_seen: float | None
     last_seen: float | None
-
-
-class StateCounts(TypedDict):
-    """Messages by their state."""
-
-    active: int
-    compacted: int
-    rewound: int
-
-
-class DayStatistics(TypedDict):
-    """What was said on one day of UTC, ``YYYY-MM-DD``; empty for a time that no calendar reaches."""
-
-    day: str
-    messages: int
-    text_bytes: int
-
-
-class SessionStatistics(TypedDict):
-    """How much one session holds, messages of every state. ``text_bytes``: UTF-8 bytes of the stored texts."""
-
-    session_id: str
-    title: str | None
-    source: str | None
-    messages: int
-    text_bytes: int
-
-
-class CheckpointStatistics(TypedDict):
-    """UTF-8 bytes of replay items in live rows: those that stay, and the checkpoints that ``reclaim`` would take out."""
-
-    live_bytes: int
-    shadowed_bytes: int
-    shadowed_rows: int
-
-
-class RetentionStatistics(TypedDict):
-    """What ``prune_sessions(days)`` would delete now; messages of every state."""
-
-    days: float
-    sessions: int
-    messages: int
-
-
-class StoreStatistics(TypedDict):
-    """A whole store at a glance; see ``SessionDB.statistics``."""
-
-    sizes: list[Size]
-    sessions_by_source: dict[str, int]
-    messages: StateCounts
-    days: list[DayStatistics]
-    biggest_sessions: list[SessionStatistics]
-    checkpoints: CheckpointStatistics
-    usage_by_model: list[UsageRecord]
-    usage_by_day: list[UsageRecord]
-    retention: RetentionStatistics
 
 
 class ListedSession(SessionRecord, total=False):

@@ -32,6 +32,7 @@ from hermes_state.repositories.space import SpaceRepository
 from hermes_state.repositories.statistics import StatisticsRepository
 from hermes_state.repositories.titles import TitleRepository
 from hermes_state.repositories.usage import UsageRepository
+from hermes_state.repositories.verifying import VerifyingRepository
 
 
 class OpenUnits(threading.local):
@@ -136,6 +137,11 @@ class UnitOfWork:
     def flags(self) -> SessionFlagRepository:
         """What the owner notes on sessions."""
         return SessionFlagRepository(self._transaction)
+
+    @cached_property
+    def verifying(self) -> VerifyingRepository:
+        """Comparisons of derived values with the rows."""
+        return VerifyingRepository(self._transaction)
 
     @cached_property
     def titles(self) -> TitleRepository:

@@ -17,6 +17,7 @@ from hermes_state.cli import (
     backups,
     copying,
     deleting,
+    doctor,
     portable,
     record,
     schema,
@@ -89,6 +90,7 @@ portable.add_to(app)
 space.add_to(app)
 statistics.add_to(app)
 usage.add_to(app)
+doctor.add_to(app)
 titles.add_to(sessions.app)
 deleting.add_to(sessions.app)
 copying.add_to(app)

@@ -9,7 +9,7 @@ from rich.progress import SpinnerColumn, TimeElapsedColumn
 
 from hermes_state.cli.output import note, print_json, print_table, progress_bars
 from hermes_state.cli.target import target_of
-from hermes_state.records import ReclaimReport
+from hermes_state.reports import ReclaimReport
 from hermes_state.transfer.readable import size
 from hermes_state.transfer.report import bytes_by_table
 

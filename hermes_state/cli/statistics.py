@@ -10,7 +10,7 @@ from rich.console import Console
 
 from hermes_state.cli.output import note, one_line, print_json, print_table
 from hermes_state.cli.target import Target, target_of
-from hermes_state.records import StoreStatistics
+from hermes_state.reports import StoreStatistics
 from hermes_state.transfer.readable import size
 from hermes_state.transfer.report import bytes_by_table, report_page
 

@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
 from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
 from hermes_state.codec import MESSAGE_COLUMNS, PLACE, USUAL_COLUMNS
-from hermes_state.records import Size
+from hermes_state.reports import Size
 
 # Rows of one INSERT: 25 columns stay below SQLite's 32,766 parameters and PostgreSQL's 65,535.
 ROWS_PER_INSERT = 1_300
@@ -125,6 +125,10 @@ class DialectOperations(abc.ABC):
     @abc.abstractmethod
     def text_bytes(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         """The bytes of a text or JSON column's text in UTF-8."""
+
+    @abc.abstractmethod
+    def damages(self, conn: sa.Connection) -> list[str]:
+        """What the database's own check finds; nothing where it has none to run."""
 
     @abc.abstractmethod
     def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql
 
 from hermes_state.dialects.base import DialectOperations
 from hermes_state.models import CARRIER_PREDICATE_POSTGRESQL, doubled_percents, metadata
-from hermes_state.records import Size
+from hermes_state.reports import Size
 from hermes_state.types import EpochNow
 
 # ->> fails on an element that holds \u0000 or a lone surrogate anywhere, so such escapes are taken out before the
@@ -81,6 +81,11 @@ class PostgresqlOperations(DialectOperations):
     def text_bytes(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         """Of the text, which takes less space as it is stored."""
         return sa.func.octet_length(sa.cast(column, sa.Text), type_=sa.BigInteger)
+
+    def damages(self, conn: sa.Connection) -> list[str]:
+        """Nothing: the server has page checksums and ``amcheck`` for that, which need rights of their own."""
+        del conn
+        return []
 
     def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
         """By ``to_char``, for the years that have four digits."""

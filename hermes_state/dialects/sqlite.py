@@ -13,7 +13,7 @@ from sqlalchemy.dialects import sqlite
 from hermes_state.dialects import sqlite_files
 from hermes_state.dialects.base import DialectOperations
 from hermes_state.models import CARRIER_PREDICATE_SQLITE
-from hermes_state.records import Size
+from hermes_state.reports import Size
 
 # The last "type" key decides, as in Python's json; only a JSON string counts.
 # json_each cuts text at an escaped NUL; ``->`` hands it out as it is written.
@@ -87,6 +87,11 @@ class SqliteOperations(DialectOperations):
     def text_bytes(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         """``length`` counts characters of text, bytes of a BLOB."""
         return sa.func.length(sa.cast(column, sa.LargeBinary), type_=sa.BigInteger)
+
+    def damages(self, conn: sa.Connection) -> list[str]:
+        """By ``integrity_check``, at most 100 lines."""
+        found = [str(row[0]) for row in conn.exec_driver_sql("PRAGMA integrity_check(100)")]
+        return [] if found == ["ok"] else found
 
     def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
         """By ``strftime``, which gives NULL for the years it does not know."""

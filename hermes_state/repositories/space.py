@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from hermes_state.checkpoints import has_checkpoint, strip_items
 from hermes_state.json_values import dump_json
 from hermes_state.payloads import decoded
-from hermes_state.records import Size
+from hermes_state.reports import Size
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Repository
 from hermes_state.repositories.counters import SessionCounters

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from hermes_state.records import DayStatistics, SessionStatistics, StateCounts
+from hermes_state.reports import DayStatistics, SessionStatistics, StateCounts
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Repository
 from hermes_state.repositories.session_placing import SESSIONS

@@ -15,10 +15,10 @@ from hermes_state.store.portable import PortableVerbs
 from hermes_state.store.reactions import ReactionVerbs
 from hermes_state.store.retention import RetentionVerbs
 from hermes_state.store.sessions import SessionVerbs
-from hermes_state.store.space import SpaceVerbs
 from hermes_state.store.titles import TitleVerbs
 from hermes_state.store.turns import TurnVerbs
 from hermes_state.store.usage import UsageVerbs
+from hermes_state.store.verifying import VerifyingVerbs
 from hermes_state.store.views import ViewVerbs
 
 __all__ = ["SessionDB"]
@@ -38,7 +38,7 @@ class SessionDB(
     CooldownVerbs,
     NoteVerbs,
     PortableVerbs,
-    SpaceVerbs,
+    VerifyingVerbs,
     UsageVerbs,
     RetentionVerbs,
     TitleVerbs,

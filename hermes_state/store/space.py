@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from hermes_state.errors import StoreReadOnlyError
-from hermes_state.records import ReclaimReport, Size, StoreStatistics
+from hermes_state.reports import ReclaimReport, Size, StoreStatistics
 from hermes_state.repositories.base import require_count
 from hermes_state.repositories.lease_rows import require_seconds
 from hermes_state.repositories.pruning import retention
@@ -27,6 +27,16 @@ class SpaceVerbs(StoreCore):
         """The bytes of every table and index, biggest first; empty where SQLite was built without ``dbstat``."""
         return self._read(lambda uow: uow.space.sizes())
 
+    def vacuum(self) -> str:
+        """Gives the space of deleted and stripped rows back now; says how, see ``ReclaimReport``.
+
+        A SQLite file is rewritten when nobody else has it open, which may take long and needs free space.
+        """
+        if self.read_only:
+            raise StoreReadOnlyError("the store was opened read-only")
+        self.engine.dispose()  # the file is only rewritten when no connection is open, idle ones included
+        return self._operations.vacuum(self.engine)
+
     def statistics(
         self, *, days: int = 30, biggest: int = 20, retention_days: float = 90.0
     ) -> StoreStatistics:
@@ -39,7 +49,7 @@ class SpaceVerbs(StoreCore):
         require_count("biggest", biggest)
         require_seconds("retention_days", retention_days, zero=True)
         rule = retention(retention_days, None)
-        shadowed = self.reclaim(dry_run=True)
+        shadowed = self.reclaim(dry_run=True, with_sizes=False)
 
         def look(uow: UnitOfWork) -> StoreStatistics:
             sessions, messages = uow.pruning.totals(rule)
@@ -67,6 +77,7 @@ class SpaceVerbs(StoreCore):
         *,
         dry_run: bool = False,
         vacuum: bool = True,
+        with_sizes: bool = True,
         on_part: Callable[[ReclaimReport], None] | None = None,
     ) -> ReclaimReport:
         """Strips the shadowed checkpoints of the whole store, or of one session, then gives the space back.
@@ -74,13 +85,13 @@ class SpaceVerbs(StoreCore):
         The rule is that of every append (CONTRACT.md section 4). Each part is a short transaction of its own, so others keep
         writing, and a run that was interrupted is simply started again. ``dry_run`` only looks; its bytes are of the JSON
         text, to within the blanks in it. ``vacuum=False`` leaves the space inside the database, free for new rows.
-        ``on_part`` is called after each part with the figures so far. On SQLite the file is rewritten when nobody else
+        ``with_sizes=False`` leaves out the sizes of tables, for which SQLite reads the whole file. ``on_part`` is called after each part with the figures so far. On SQLite the file is rewritten when nobody else
         has it open; see ``ReclaimReport``.
         """
         if self.read_only and not dry_run:
             raise StoreReadOnlyError("the store was opened read-only")
         report: ReclaimReport = {
-            "sessions": 0, "rows": 0, "checkpoint_bytes": 0, "sizes_before": self.sizes(), "sizes_after": [], "vacuum": None,
+            "sessions": 0, "rows": 0, "checkpoint_bytes": 0, "sizes_before": self.sizes() if with_sizes else [], "sizes_after": [], "vacuum": None,
         }  # fmt: skip
         wanted = self._sessions_with_carriers() if session_id is None else iter([session_id])
         for each in wanted:
@@ -92,9 +103,8 @@ class SpaceVerbs(StoreCore):
                     on_part(report)
             report["sessions"] += report["rows"] > rows_before
         if vacuum and not dry_run:
-            self.engine.dispose()  # the file is only rewritten when no connection is open, idle ones included
-            report["vacuum"] = self._operations.vacuum(self.engine)
-        report["sizes_after"] = report["sizes_before"] if dry_run else self.sizes()
+            report["vacuum"] = self.vacuum()
+        report["sizes_after"] = self.sizes() if with_sizes and not dry_run else report["sizes_before"]
         return report
 
     def _sessions_with_carriers(self) -> Iterator[str]:

@@ -14,7 +14,8 @@ from html import escape
 from typing import Any
 
 from hermes_state.errors import StoreUnavailableError
-from hermes_state.records import Size, StoreStatistics, UsageRecord
+from hermes_state.records import UsageRecord
+from hermes_state.reports import Size, StoreStatistics
 from hermes_state.transfer.readable import printable, size
 
 _MOST_LABEL = 40

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hermes_state import SessionDB, StoreReadOnlyError
-from hermes_state.records import ReclaimReport
+from hermes_state.reports import ReclaimReport
 from tests.conftest import OpenDb
 from tests.support.builders import checkpoint, items_of, reasoning, snapshot
 from tests.support.raw import RawSql, sqlite_file

@@ -21,7 +21,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_migrations" not in 
 # From the ground up: a module imports its own layer and those before it.
 LAYERS = (
     ("errors", "driver_errors", "text", "settings"),
-    ("records", "checkpoints", "lineage", "json_values", "titles", "transcript_files"),
+    ("records", "reports", "checkpoints", "lineage", "json_values", "titles", "transcript_files"),
     ("codec", "payloads", "decoding", "salvage", "alternation"),
     ("types",),
     ("models",),
