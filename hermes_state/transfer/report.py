@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -165,11 +166,15 @@ def _plot(kind: str, title: str, points: Sequence[tuple[str, float]], *, height:
 
 
 def _pygal() -> tuple[Any, Any]:
+    finders = list(sys.meta_path)
     try:
         pygal = importlib.import_module("pygal")
         style_of = importlib.import_module("pygal.style").Style
     except ModuleNotFoundError as error:
         raise StoreUnavailableError("pygal is missing: pip install 'hermes-state[report]'") from error
+    finally:
+        # pygal leaves a finder for its plugins behind, of a kind that makes every later import of the process warn.
+        sys.meta_path[:] = finders
     style = style_of(
         background="transparent", plot_background="transparent", foreground="var(--text)", foreground_strong="var(--text)",
         foreground_subtle="var(--faint)", colors=("var(--bar)",), value_colors=("var(--text)",), font_family="inherit",

@@ -123,6 +123,13 @@ def test_the_page_loads_nothing_and_runs_nothing(filled: SessionDB, run: Run, tm
     assert "hermes-state reclaim" in text
 
 
+def test_drawing_leaves_the_imports_of_the_process_alone(run: Run, filled: SessionDB, tmp_path: Path) -> None:
+    assert filled.message_count("big") == 5
+    before = list(sys.meta_path)
+    run("report", "--html", tmp_path / "report.html")
+    assert sys.meta_path == before
+
+
 def test_the_page_of_an_empty_store_is_a_page(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     run("report", "--html", path)
