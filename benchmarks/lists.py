@@ -29,7 +29,11 @@ def fill(db: SessionDB, number: int, *, is_sqlite: bool) -> None:
     numbers = _ON_SQLITE if is_sqlite else _ON_POSTGRESQL
     name = "printf('s%06d', i)" if is_sqlite else "'s' || lpad(i::text, 6, '0')"
     with db.unit_of_work() as uow:
-        run = uow.connection.exec_driver_sql
+
+        def run(text: str) -> None:
+            # psycopg takes % for a placeholder.
+            uow.connection.exec_driver_sql(text if is_sqlite else text.replace("%", "%%"))
+
         run("DELETE FROM sessions")
         run(
             "INSERT INTO sessions (id, source, kind, started_at, ended_at, end_reason, last_active_at, message_count) "
