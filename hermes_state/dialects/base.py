@@ -131,6 +131,10 @@ class DialectOperations(abc.ABC):
         """What the database's own check finds; nothing where it has none to run."""
 
     @abc.abstractmethod
+    def ascii_lower(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        """The text with A to Z in lower case; all other letters as they are, whatever the locale."""
+
+    @abc.abstractmethod
     def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
         """The day of UTC, ``YYYY-MM-DD``; NULL for what no calendar reaches."""
 

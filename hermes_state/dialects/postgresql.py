@@ -87,6 +87,10 @@ class PostgresqlOperations(DialectOperations):
         del conn
         return []
 
+    def ascii_lower(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        """``lower`` under the collation C knows ASCII only."""
+        return sa.func.lower(sa.collate(column, "C"), type_=sa.Text)
+
     def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
         """By ``to_char``, for the years that have four digits."""
         moment = sa.func.timezone("UTC", sa.func.to_timestamp(epoch))

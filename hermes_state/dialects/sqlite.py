@@ -93,6 +93,10 @@ class SqliteOperations(DialectOperations):
         found = [str(row[0]) for row in conn.exec_driver_sql("PRAGMA integrity_check(100)")]
         return [] if found == ["ok"] else found
 
+    def ascii_lower(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
+        """``lower`` knows ASCII only."""
+        return sa.func.lower(column, type_=sa.Text)
+
     def day_of(self, epoch: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:
         """By ``strftime``, which gives NULL for the years it does not know."""
         return sa.func.strftime("%Y-%m-%d", epoch, "unixepoch", type_=sa.Text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -46,21 +46,21 @@ class LineageRepository(LineageLookups):
         self._messages = MessageRepository(transaction)
         self._leases = LeaseRepository(transaction)
 
-    def set_archived(self, session_id: str, archived: bool) -> bool:
-        """Hides or shows the whole compression lineage, side lines included, nothing else; whether it exists.
+    def set_flag(self, session_id: str, name: Literal["archived", "pinned", "hidden"], value: bool) -> bool:
+        """Sets a flag on the whole compression lineage, side lines included, nothing else; whether it exists.
 
         Branches, delegates and tool runs stay as they are. What was archived by a sweep counts as decided from now on.
         """
-        if not isinstance(archived, bool):
-            raise InvalidArgumentError("archived", "it must be true or false")
+        if not isinstance(value, bool):
+            raise InvalidArgumentError(name, "it must be true or false")
+        values = {name: value} | ({"auto_archived": False} if name == "archived" else {})
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return False
             found = lineage_walks.connected_by_compression(conn, session_id)
-            is_wanted = self._operations.is_any_of(_SESSIONS.c.id, "wanted")
-            stmt = sa.update(_SESSIONS).where(is_wanted).values(archived=archived, auto_archived=False)
+            is_wanted = self._operations.is_any_of(_SESSIONS.c.id, "wanted", found)
             if found:
-                conn.execute(stmt, {"wanted": self._operations.list_value(found)})
+                conn.execute(sa.update(_SESSIONS).where(is_wanted).values(values))
         return bool(found)
 
     def reopen_orphaned(self, session_id: str) -> bool:

@@ -21,17 +21,10 @@ from hermes_state.text import is_usable_id
 from hermes_state.types import Equals
 
 _MESSAGES = rows.MESSAGES
-_FLAGS = ("pinned", "hidden")
 
 
 class SessionFlagRepository(Repository):
     """Setters say whether there is such a session; questions leave unknown ids out."""
-
-    def set_flag(self, session_id: str, name: str, value: bool) -> bool:
-        """Sets ``pinned`` or ``hidden``."""
-        if name not in _FLAGS or not isinstance(value, bool):
-            raise InvalidArgumentError(name, "it must be True or False")
-        return self._set(session_id, sa.true(), **{name: value})
 
     def set_read(self, session_id: str, at: Any = None) -> bool:
         """Notes up to when the session was read; never an earlier time than before."""
@@ -94,10 +87,12 @@ class SessionFlagRepository(Repository):
         return {session_id: {"user": user, "assistant": assistant} for session_id, user, assistant in found}
 
     def _of(self, session_ids: Iterable[Any], stmt: sa.Select[Any]) -> Any:
-        wanted = self._operations.list_value([each for each in session_ids if is_usable_id(each)])
-        stmt = stmt.where(self._operations.is_any_of(SESSIONS.c.id, "wanted"))
+        if isinstance(session_ids, (str, bytes)) or not isinstance(session_ids, Iterable):
+            raise InvalidArgumentError("session_ids", "it must be a list of ids")
+        wanted = [each for each in session_ids if is_usable_id(each)]
+        stmt = stmt.where(self._operations.is_any_of(SESSIONS.c.id, "wanted", wanted))
         with self._transaction.verb() as conn:
-            return conn.execute(stmt, {"wanted": wanted}).all()
+            return conn.execute(stmt).all()
 
     def _set(self, session_id: str, condition: sa.ColumnElement[bool], **values: Any) -> bool:
         with self._transaction.verb() as conn:

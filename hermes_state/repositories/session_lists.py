@@ -6,8 +6,8 @@ A page costs three statements whatever the store holds: the rows, the live ends 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -18,13 +18,20 @@ from hermes_state.errors import InvalidArgumentError
 from hermes_state.records import ListedSession, SessionPage
 from hermes_state.repositories import lineage_walks, rows
 from hermes_state.repositories.base import Repository, require_count
-from hermes_state.repositories.session_filters import ACTIVITY, SessionFilters, conditions, contains
+from hermes_state.repositories.session_filters import (
+    ACTIVITY,
+    SessionFilters,
+    ascii_lower,
+    conditions,
+    contains,
+)
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.repositories.sessions import WHOLE_ROW, session_record
 from hermes_state.text import clean_text, is_usable_id
 from hermes_state.types import Equals
 
 _MESSAGES = rows.MESSAGES
+_NO_CURSOR = "it is not a next_cursor of such a page"
 _MEMBER = SESSIONS.alias("member")
 _PREVIEW_CHARACTERS, _READ_FOR_PREVIEW = 60, 1_000
 # What the live end of a chain says in the place of its first session, which keeps its own start.
@@ -55,11 +62,9 @@ class SessionListRepository(Repository):
         stmt = self._by_activity_of_chains(wanted) if by_chain else self._plain(wanted, order)
         stmt = stmt.limit(require_count("limit", limit) + 1).offset(require_count("offset", offset))
         if cursor is not None:
-            value, session_id = _decoded_cursor(cursor)
+            value, session_id = self._decoded_cursor(cursor)
             place = sa.tuple_(*self._place(order, by_chain=by_chain))
-            stmt = stmt.where(
-                place < sa.tuple_(sa.literal(value, sa.Double), sa.literal(session_id, SESSIONS.c.id.type))
-            )
+            stmt = stmt.where(place < sa.tuple_(value, sa.literal(session_id, SESSIONS.c.id.type)))
         with self._transaction.verb() as conn:
             found = conn.execute(stmt).mappings().all()
             shown = self._shown(
@@ -92,10 +97,10 @@ class SessionListRepository(Repository):
 
     def by_id(self, query: Any, limit: int = 20, *, include_archived: bool = True) -> list[ListedSession]:
         """Sessions whose id is ``query``, begins with it, or holds it, in that order; case does not count."""
-        part = clean_text(query).lower() if isinstance(query, str) else ""
+        part = ascii_lower(clean_text(query)) if isinstance(query, str) else ""
         if not part:
             return []
-        low = sa.func.lower(SESSIONS.c.id)
+        low = self._operations.ascii_lower(SESSIONS.c.id)
         begins = sa.func.substr(low, 1, len(part)) == part
         rank = sa.case((low == part, 0), (begins, 1), else_=2)
         stmt = WHOLE_ROW.add_columns(ACTIVITY.label("_value"), SESSIONS.c.id.label("_place")).where(
@@ -106,6 +111,23 @@ class SessionListRepository(Repository):
         stmt = stmt.order_by(rank, ACTIVITY.desc(), SESSIONS.c.id.desc()).limit(require_count("limit", limit))
         with self._transaction.verb() as conn:
             return self._shown(conn.execute(stmt).mappings().all(), project=False)
+
+    def _decoded_cursor(self, cursor: Any) -> tuple[sa.ColumnElement[Any], str]:
+        """Where a page ended. Other programs may have stored text or bytes for times in SQLite; those are given back."""
+        try:
+            value, session_id = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
+            if isinstance(value, dict):
+                value = bytes.fromhex(value["blob"])
+            elif not isinstance(value, str):
+                value = float(value)
+            session_id.encode()
+        except (AttributeError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise InvalidArgumentError("cursor", _NO_CURSOR) from error
+        is_odd = not isinstance(value, float) or not is_usable_id(session_id)
+        is_nan = isinstance(value, float) and math.isnan(value)
+        if is_nan or (is_odd and not self._operations.is_embedded):
+            raise InvalidArgumentError("cursor", _NO_CURSOR)
+        return sa.literal(value, sa.Double if isinstance(value, float) else None), session_id
 
     def _plain(self, filters: SessionFilters, order: sa.ColumnElement[Any]) -> sa.Select[Any]:
         stmt = WHOLE_ROW.add_columns(order.label("_value"), SESSIONS.c.id.label("_place"))
@@ -190,12 +212,7 @@ def _preview(text: Any) -> str:
 
 
 def _cursor_of(row: Mapping[Any, Any]) -> str:
-    return base64.urlsafe_b64encode(json.dumps([row["_value"], row["_place"]]).encode()).decode()
-
-
-def _decoded_cursor(cursor: Any) -> tuple[float, str]:
-    try:
-        value, session_id = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
-        return float(value), str(session_id)
-    except (AttributeError, ValueError, TypeError, binascii.Error) as error:
-        raise InvalidArgumentError("cursor", "it is not a next_cursor of such a page") from error
+    value = row["_value"]
+    if isinstance(value, bytes):  # SQLite orders a BLOB of another program behind numbers and texts
+        value = {"blob": value.hex()}
+    return base64.urlsafe_b64encode(json.dumps([value, row["_place"]]).encode()).decode()

@@ -11,11 +11,11 @@ from hermes_state import lineage
 from hermes_state.errors import InvalidArgumentError, ParentNotFoundError
 from hermes_state.repositories import lineage_walks
 from hermes_state.repositories.base import Repository
-from hermes_state.repositories.session_values import ROUTING_KEYS, WORKSPACE_KEYS
+from hermes_state.repositories.session_values import FLAGS, ROUTING_KEYS, WORKSPACE_KEYS
 from hermes_state.text import is_usable_id
 
 SESSIONS = lineage_walks.SESSIONS
-_OF_PARENT = ("id", "root_session_id", "end_reason", *ROUTING_KEYS, *WORKSPACE_KEYS)
+_OF_PARENT = ("id", "root_session_id", "end_reason", *ROUTING_KEYS, *WORKSPACE_KEYS, *FLAGS)
 
 
 class SessionPlacing(Repository):

@@ -14,6 +14,7 @@ from hermes_state.text import clean_text
 PLACEHOLDER_SOURCE = "unknown"
 ROUTING_KEYS = ("user_id", "session_key", "chat_id", "chat_type", "thread_id")
 WORKSPACE_KEYS = ("cwd", "git_branch", "git_repo_root")
+FLAGS = ("archived", "pinned", "hidden")
 _PLAIN_KEYS = ("model", *ROUTING_KEYS, *WORKSPACE_KEYS)
 
 
@@ -74,12 +75,13 @@ def checked_patch(argument: str, patch: Any) -> dict[str, Any]:
 def inherited(parent: Mapping[str, Any], kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The columns that a child takes over from its parent because it was given none of them.
 
-    Branch and root of a repository belong to a directory: they come only along with it. Who is talked to is known only
-    of a continuation whose parent was ended by compression (known store, section 2.2).
+    Branch and root of a repository belong to a directory: they come only along with it. Who is talked to (known store,
+    section 2.2) and the owner's flags are those of a whole conversation: a continuation takes them over from a parent that
+    was ended by compression.
     """
     taken: dict[str, Any] = {}
     if given.get("cwd") in (None, parent["cwd"]):
         taken |= {key: parent[key] for key in WORKSPACE_KEYS}
     if kind == "continuation" and parent["end_reason"] == "compression":
-        taken |= {key: parent[key] for key in ROUTING_KEYS}
+        taken |= {key: parent[key] for key in (*ROUTING_KEYS, *FLAGS)}
     return {key: value for key, value in taken.items() if value is not None and given.get(key) is None}

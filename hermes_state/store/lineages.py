@@ -99,7 +99,7 @@ class LineageVerbs(StoreCore):
 
     def set_session_archived(self, session_id: str, archived: bool) -> bool:
         """Hides or shows the whole compression lineage, no branch or delegate of it; whether the session exists."""
-        return self._write(lambda uow: uow.lineages.set_archived(session_id, archived))
+        return self._write(lambda uow: uow.lineages.set_flag(session_id, "archived", archived))
 
     def reopen_orphaned_compression_session(self, session_id: str) -> bool:
         """Opens a session that was closed by compression, that nothing continues and nobody holds; whether it did."""

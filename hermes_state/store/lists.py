@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from hermes_state.records import ListedSession, SessionCwd, SessionPage
@@ -15,7 +15,7 @@ class ListVerbs(StoreCore):
 
     The filters are the keywords of ``SessionFilters``: ``source``, ``sources``, ``exclude_sources``, ``session_key``,
     ``cwd_prefix``, ``min_message_count``, ``include_children``, ``include_archived``, ``archived_only``, ``include_hidden``,
-    ``pinned``, ``id_query``, ``search_query``. Texts are literal; an empty list of sources shows nothing. Without filters a
+    ``hidden``, ``pinned``, ``id_query``, ``search_query``. Texts are literal; an empty list of sources shows nothing. Without filters a
     list shows roots and branches that are neither archived nor hidden. Raises ``InvalidArgumentError`` for bad values.
     """
 
@@ -121,25 +121,23 @@ class ListVerbs(StoreCore):
         """Every working folder with its number of sessions and last activity, the most recently used first."""
         return self._read(lambda uow: uow.flags.folders(include_archived=include_archived))
 
-    def session_lifecycle_statuses(self, session_ids: Iterable[str]) -> dict[str, str]:
+    def session_lifecycle_statuses(self, session_ids: Collection[str]) -> dict[str, str]:
         """``complete``, ``interrupted``, ``error`` or ``empty`` for each known session, by its last live message."""
-        wanted = list(session_ids)
-        return self._read(lambda uow: uow.flags.statuses(wanted))
+        return self._read(lambda uow: uow.flags.statuses(session_ids))
 
     def last_user_assistant_message_times(
-        self, session_ids: Iterable[str]
+        self, session_ids: Collection[str]
     ) -> dict[str, dict[str, float | None]]:
         """When the user and the assistant last spoke in each known session, in epoch seconds."""
-        wanted = list(session_ids)
-        return self._read(lambda uow: uow.flags.last_message_times(wanted))
+        return self._read(lambda uow: uow.flags.last_message_times(session_ids))
 
     def set_session_pinned(self, session_id: str, pinned: bool) -> bool:
-        """Pins the session, or not; whether there is one. Retention spares pinned ones."""
-        return self._write(lambda uow: uow.flags.set_flag(session_id, "pinned", pinned))
+        """Pins the session with its whole compression lineage, or not; whether there is one. Retention spares pinned ones."""
+        return self._write(lambda uow: uow.lineages.set_flag(session_id, "pinned", pinned))
 
     def set_session_hidden(self, session_id: str, hidden: bool) -> bool:
-        """Leaves the session out of lists, or not; whether there is one."""
-        return self._write(lambda uow: uow.flags.set_flag(session_id, "hidden", hidden))
+        """Leaves the session with its whole compression lineage out of lists, or not; whether there is one."""
+        return self._write(lambda uow: uow.lineages.set_flag(session_id, "hidden", hidden))
 
     def set_session_last_read(self, session_id: str, at: float | dt.datetime | None = None) -> bool:
         """Notes up to when the session was read (now without ``at``), never an earlier time; whether there is one."""

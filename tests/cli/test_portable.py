@@ -261,7 +261,7 @@ def test_a_file_that_was_cut_off_or_damaged_is_refused(
     with pytest.raises(TransferFileError, match="damaged or cut off"):
         import_file(db, path)
     assert snapshot(raw) == []
-    path.write_bytes(whole + whole.replace(b"", b"") if name.endswith("gz") else whole)
+    path.write_bytes(whole * 2 if name.endswith("gz") else whole)
     with opened(path) as plain:
         assert plain.read().count(b"\n") >= 3000
 
