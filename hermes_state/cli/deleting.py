@@ -1,4 +1,4 @@
-"""``sessions delete``, ``sessions prune`` and ``sessions archive-stale``: keeping a store small (issue 6, item 6)."""
+"""``sessions delete`` and ``sessions prune``: keeping a store small (issue 6, item 6)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.progress import SpinnerColumn, TimeElapsedColumn
 
-from hermes_state.cli.output import local_time, note, one_line, print_json, print_table, progress_bars
-from hermes_state.cli.sessions import UnknownSessionError
+from hermes_state.cli.output import local_time, note, one_line, print_json, print_table, progress_bars, shown
+from hermes_state.cli.sessions import resolved
 from hermes_state.cli.target import target_of
 from hermes_state.store import SessionDB
 
@@ -37,7 +37,6 @@ def add_to(app: typer.Typer) -> None:
     """Adds the commands of this module to those of sessions."""
     app.command("delete")(delete)
     app.command("prune")(prune)
-    app.command("archive-stale")(archive_stale)
 
 
 def delete(
@@ -52,7 +51,7 @@ def delete(
 ) -> None:
     """Delete sessions and their delegates for good. What continues them stays, as a conversation of its own."""
     with target_of(context).store(read_only=dry_run) as db:
-        wanted = [_resolved(db, each) for each in session_ids]
+        wanted = [resolved(db, each) for each in session_ids]
         targets = list(dict.fromkeys(each for one in wanted for each in db.get_session_delete_targets(one)))
 
         def remove() -> None:
@@ -90,18 +89,6 @@ def prune(
         _carry_out(db, targets, remove, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def archive_stale(
-    context: typer.Context, older_than_days: Days = None, source: Source = None, as_json: AsJson = False
-) -> None:
-    """Hide old conversations from lists, open ones too. Nothing is deleted."""
-    with target_of(context).store() as db:
-        count = db.archive_stale_sessions(older_than_days, source)
-    if as_json:
-        print_json({"archived": count})
-    else:
-        typer.echo(f"{count:,} sessions hidden")
-
-
 def _carry_out(
     db: SessionDB,
     targets: Sequence[str],
@@ -133,21 +120,14 @@ def _print(db: SessionDB, targets: Sequence[str]) -> None:
             active_at = session["last_active_at"]
             rows.append(
                 [
-                    session["id"],
-                    session["source"],
-                    f"{session['message_count']:,}",
+                    shown(session["id"]),
+                    shown(session["source"]),
+                    shown(session["message_count"]),
                     local_time(session["started_at"] if active_at is None else active_at),
-                    one_line(session["title"] or "", 60),
+                    one_line(shown(session["title"]), 60),
                 ]
             )
     if rows:
         print_table(("session", "source", "messages", "last active", "title"), rows, numbers=("messages",))
     if len(targets) > _SHOWN:
         note(f"… and {len(targets) - _SHOWN:,} more; --json names them all")
-
-
-def _resolved(db: SessionDB, id_or_prefix: str) -> str:
-    found = db.resolve_session_id(id_or_prefix)
-    if found is None:
-        raise UnknownSessionError(id_or_prefix)
-    return found

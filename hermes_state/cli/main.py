@@ -14,10 +14,12 @@ from typer.core import TyperGroup
 
 from hermes_state.cli import (
     adopt,
+    archiving,
     backups,
     copying,
     deleting,
     doctor,
+    listing,
     portable,
     record,
     schema,
@@ -91,7 +93,9 @@ space.add_to(app)
 statistics.add_to(app)
 usage.add_to(app)
 doctor.add_to(app)
+listing.add_to(sessions.app)
 titles.add_to(sessions.app)
+archiving.add_to(sessions.app)
 deleting.add_to(sessions.app)
 copying.add_to(app)
 adopt.add_to(app)

@@ -35,12 +35,19 @@ def note(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """``value`` as JSON on stdout; escaped to ASCII where stdout, or a lone surrogate, needs that."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=_bytes_as_text)
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
-        text = json.dumps(value, indent=2)
+        text = json.dumps(value, indent=2, default=_bytes_as_text)
     typer.echo(text)
+
+
+def _bytes_as_text(value: Any) -> Any:
+    """JSON has no bytes; another program may have stored them for text."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def print_table(
@@ -67,6 +74,13 @@ def console() -> Console:
     """A console on stdout that does not fold lines where a program, not a person, reads them."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(highlight=False, width=_WIDTH_WITHOUT_TERMINAL)
+
+
+def shown(value: Any) -> str:
+    """A stored value for people: numbers with commas, nothing as empty text, whatever another program put there as it is."""
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, (int, float)) else str(value)
 
 
 def one_line(text: str, width: int) -> str:

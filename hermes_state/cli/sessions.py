@@ -1,4 +1,4 @@
-"""``sessions list`` and ``sessions show``: what a store holds."""
+"""``sessions show``: one conversation, and how commands find the session that is meant."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from hermes_state.cli.output import (
-    console,
-    local_time,
-    note,
-    one_line,
-    print_json,
-    print_table,
-)
+from hermes_state.cli.output import console, local_time, one_line, print_json
 from hermes_state.cli.target import target_of
 from hermes_state.errors import HermesStateError
 from hermes_state.store import SessionDB
@@ -23,7 +16,6 @@ from hermes_state.transfer.readable import call_texts, checkpoint_note, printabl
 app = typer.Typer(no_args_is_help=True, help="List sessions and show conversations.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
-COLUMNS = ("session", "source", "messages", "tool calls", "last active", "title")
 _SHOWN_CHARACTERS = 2_000
 _ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow"}
 
@@ -38,28 +30,12 @@ class UnknownSessionError(HermesStateError, LookupError):
         )
 
 
-@app.command("list")
-def list_sessions(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, help="Sessions to print.")] = 20,
-    offset: Annotated[int, typer.Option(min=0, help="Sessions to leave out first.")] = 0,
-    source: Annotated[
-        str | None, typer.Option(help="Only sessions of this source.", show_default=False)
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List sessions, most recently active first."""
-    with target_of(context).store(read_only=True) as db:
-        found = db.list_sessions(limit=limit, offset=offset, source=source)
-    if as_json:
-        print_json(found)
-    elif found:
-        titled = any(session["title"] for session in found)
-        shown = len(COLUMNS) if titled else len(COLUMNS) - 1
-        rows = [_row(session)[:shown] for session in found]
-        print_table(COLUMNS[:shown], rows, numbers=("messages", "tool calls"))
-    else:
-        note("no sessions")
+def resolved(db: SessionDB, id_or_prefix: str) -> str:
+    """The id that is meant; ``UnknownSessionError`` when there is none, or more than one."""
+    found = db.resolve_session_id(id_or_prefix)
+    if found is None:
+        raise UnknownSessionError(id_or_prefix)
+    return found
 
 
 @app.command("show")
@@ -85,23 +61,10 @@ def show_session(
 
 
 def _load(db: SessionDB, id_or_prefix: str, every_row: bool) -> tuple[Any, list[Any]]:
-    session_id = db.resolve_session_id(id_or_prefix)
-    session = None if session_id is None else db.get_session(session_id)
+    session = db.get_session(resolved(db, id_or_prefix))
     if session is None:
         raise UnknownSessionError(id_or_prefix)
     return session, list(db.get_messages(session["id"], include_inactive=every_row))
-
-
-def _row(session: Any) -> list[str]:
-    active_at = session["last_active_at"]
-    return [
-        session["id"],
-        session["source"],
-        f"{session['message_count']:,}",
-        f"{session['tool_call_count']:,}",
-        local_time(session["started_at"] if active_at is None else active_at),
-        one_line(session["title"] or "", 60),
-    ]
 
 
 def _heading(session: Any) -> Text:

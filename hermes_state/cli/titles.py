@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hermes_state.cli.output import note, print_json
-from hermes_state.cli.sessions import UnknownSessionError
+from hermes_state.cli.sessions import resolved
 from hermes_state.cli.target import target_of
 from hermes_state.transfer.readable import printable
 
@@ -30,9 +30,7 @@ def title(
     if clear and new_title is not None:
         raise typer.BadParameter("give a title or --clear, not both")
     with target_of(context).store(read_only=not clear and new_title is None) as db:
-        found = db.resolve_session_id(session_id)
-        if found is None:
-            raise UnknownSessionError(session_id)
+        found = resolved(db, session_id)
         if clear or new_title is not None:
             db.set_session_title(found, new_title)
         shown = db.get_session_title(found)

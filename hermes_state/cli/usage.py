@@ -11,10 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from hermes_state.cli.output import console, note, one_line, print_json
-from hermes_state.cli.sessions import UnknownSessionError
+from hermes_state.cli.sessions import resolved
 from hermes_state.cli.target import target_of
 from hermes_state.records import UsageRecord
-from hermes_state.store import SessionDB
 from hermes_state.transfer.readable import printable
 
 _BAR_WIDTH = 30
@@ -48,7 +47,7 @@ def usage(
 ) -> None:
     """Say what model calls used and cost, side tasks included. Days are those of UTC."""
     with target_of(context).store(read_only=True) as db:
-        session_id = _session(db, session)
+        session_id = None if session is None else resolved(db, session)
         groups = db.usage_totals(session_id, by=by.value, lineage=lineage)
         total = db.usage_totals(session_id, lineage=lineage)
     if as_json:
@@ -57,15 +56,6 @@ def usage(
         _print(by.value, groups, total)
     else:
         note("no usage was counted")
-
-
-def _session(db: SessionDB, session: str | None) -> str | None:
-    if session is None:
-        return None
-    found = db.resolve_session_id(session)
-    if found is None:
-        raise UnknownSessionError(session)
-    return found
 
 
 def _print(by: str, groups: list[UsageRecord], total: UsageRecord) -> None:

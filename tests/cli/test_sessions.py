@@ -32,7 +32,8 @@ def test_list_pages_and_filters(recorded: Run, db: SessionDB) -> None:
     db.create_session("from-chat", "chat")
 
     def ids(*arguments: object) -> list[str]:
-        return [each["id"] for each in json.loads(recorded("sessions", "list", "--json", *arguments).stdout)]
+        found = json.loads(recorded("sessions", "list", "--json", *arguments).stdout)
+        return [each["id"] for each in found["sessions"]]
 
     assert ids() == [*ids("--limit", 2), *ids("--limit", 2, "--offset", 2)]
     assert ids("--source", "chat") == ["from-chat"]
@@ -42,7 +43,7 @@ def test_list_pages_and_filters(recorded: Run, db: SessionDB) -> None:
 def test_an_empty_list_is_a_note_and_no_data(run: Run) -> None:
     result = run("sessions", "list")
     assert (result.stdout, result.stderr) == ("", "no sessions\n")
-    assert run("sessions", "list", "--json").stdout == "[]\n"
+    assert run("sessions", "list", "--json").stdout == '{\n  "sessions": [],\n  "next_cursor": null\n}\n'
 
 
 def test_show_prints_the_conversation_in_order_with_calls_parts_and_chinese(recorded: Run) -> None:
