@@ -10,6 +10,7 @@ from hermes_state.checkpoints import drop_shadowed_checkpoints
 from hermes_state.errors import (
     CompressionSessionClosedError,
     ConstraintViolationError,
+    DeletionConflictError,
     DowngradeRefusedError,
     HermesStateError,
     InvalidArgumentError,
@@ -79,6 +80,7 @@ __all__ = [
     "ConversationMessage",
     "CooldownSnapshot",
     "DelegationDelivery",
+    "DeletionConflictError",
     "DowngradeRefusedError",
     "HermesStateError",
     "ImportLimits",

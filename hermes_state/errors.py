@@ -9,6 +9,7 @@ Each class also derives from the builtin that callers of the known store catch. 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -158,6 +159,16 @@ class TitleConflictError(HermesStateError, ValueError):
         self.title = title
         self.owner_session_id = owner_session_id
         super().__init__(f"title {title!r} is already in use by session {owner_session_id!r}; choose another")
+
+
+class DeletionConflictError(HermesStateError, ValueError):
+    """Other sessions than expected would be deleted too, ``session_ids``; nothing was deleted."""
+
+    def __init__(self, session_ids: Sequence[str]) -> None:
+        self.session_ids = list(session_ids)
+        super().__init__(
+            f"{len(session_ids)} sessions more would be deleted, {self.session_ids[:10]}; look again what would go"
+        )
 
 
 class SessionTooLargeError(HermesStateError, ValueError):

@@ -6,9 +6,26 @@ from typing import Annotated
 
 import typer
 
-from hermes_state.cli.output import print_json
+from hermes_state.cli.output import note, print_json
+from hermes_state.cli.retention_filters import (
+    Cwd,
+    Days,
+    EndReason,
+    MaxCost,
+    MaxMessages,
+    MinCost,
+    MinMessages,
+    Model,
+    Provider,
+    Source,
+    StartedAfter,
+    StartedBefore,
+    Title,
+    given,
+)
 from hermes_state.cli.sessions import resolved
 from hermes_state.cli.target import target_of
+from hermes_state.transfer.readable import printable
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON.")]
 
@@ -41,19 +58,42 @@ def archive(
 
 def archive_stale(
     context: typer.Context,
-    older_than_days: Annotated[
-        float | None,
-        typer.Option(
-            "--older-than-days", min=0, help="Last active so long ago (default: 90; any with --source)."
-        ),
-    ] = None,
-    source: Annotated[str | None, typer.Option("--source", help="Only conversations of this source.")] = None,
+    older_than_days: Days = None,
+    source: Source = None,
+    model: Model = None,
+    provider: Provider = None,
+    cwd: Cwd = None,
+    title: Title = None,
+    end_reason: EndReason = None,
+    min_messages: MinMessages = None,
+    max_messages: MaxMessages = None,
+    min_cost: MinCost = None,
+    max_cost: MaxCost = None,
+    started_after: StartedAfter = None,
+    started_before: StartedBefore = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be hidden.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Hide old conversations from lists, open ones too. Nothing is deleted."""
-    with target_of(context).store() as db:
-        count = db.archive_stale_sessions(older_than_days, source)
+    filters = given(
+        model=model,
+        billing_provider=provider,
+        cwd_prefix=cwd,
+        title_query=title,
+        end_reason=end_reason,
+        min_messages=min_messages,
+        max_messages=max_messages,
+        min_cost_usd=min_cost,
+        max_cost_usd=max_cost,
+        started_after=started_after,
+        started_before=started_before,
+    )
+    with target_of(context).store(read_only=dry_run) as db:
+        named = db.list_archive_candidates(older_than_days, source, **filters)
+        count = len(named) if dry_run else db.archive_stale_sessions(older_than_days, source, **filters)
     if as_json:
-        print_json({"archived": count})
-    else:
-        typer.echo(f"{count:,} sessions hidden")
+        print_json({"dry_run": dry_run, "archived": count, "sessions": named})
+        return
+    for session_id in named if dry_run else ():
+        typer.echo(printable(session_id))
+    note(f"{count:,} sessions {'would be hidden' if dry_run else 'hidden'}")

@@ -10,6 +10,22 @@ import typer
 from rich.progress import SpinnerColumn, TimeElapsedColumn
 
 from hermes_state.cli.output import local_time, note, one_line, print_json, print_table, progress_bars, shown
+from hermes_state.cli.retention_filters import (
+    Cwd,
+    Days,
+    EndReason,
+    MaxCost,
+    MaxMessages,
+    MinCost,
+    MinMessages,
+    Model,
+    Provider,
+    Source,
+    StartedAfter,
+    StartedBefore,
+    Title,
+    given,
+)
 from hermes_state.cli.sessions import resolved
 from hermes_state.cli.target import target_of
 from hermes_state.store import SessionDB
@@ -23,13 +39,6 @@ Folder = Annotated[
         "--sessions-dir", metavar="DIR", help="Remove the files of deleted sessions from this folder too."
     ),
 ]
-Days = Annotated[
-    float | None,
-    typer.Option(
-        "--older-than-days", min=0, help="Last active so long ago (default: 90; any with --source)."
-    ),
-]
-Source = Annotated[str | None, typer.Option("--source", help="Only conversations of this source.")]
 _SHOWN = 50
 
 
@@ -55,7 +64,7 @@ def delete(
         targets = list(dict.fromkeys(each for one in wanted for each in db.get_session_delete_targets(one)))
 
         def remove() -> None:
-            db.delete_sessions(wanted, sessions_dir)
+            db.delete_sessions(wanted, sessions_dir, expected_delete_ids=targets)
 
         _carry_out(db, targets, remove, dry_run=dry_run, yes=yes, as_json=as_json)
 
@@ -64,15 +73,39 @@ def prune(
     context: typer.Context,
     older_than_days: Days = None,
     source: Source = None,
+    model: Model = None,
+    provider: Provider = None,
+    cwd: Cwd = None,
+    title: Title = None,
+    end_reason: EndReason = None,
+    min_messages: MinMessages = None,
+    max_messages: MaxMessages = None,
+    min_cost: MinCost = None,
+    max_cost: MaxCost = None,
+    started_after: StartedAfter = None,
+    started_before: StartedBefore = None,
     sessions_dir: Folder = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete old ended conversations for good; pinned and open ones, and those in use, stay."""
+    filters = given(
+        model=model,
+        billing_provider=provider,
+        cwd_prefix=cwd,
+        title_query=title,
+        end_reason=end_reason,
+        min_messages=min_messages,
+        max_messages=max_messages,
+        min_cost_usd=min_cost,
+        max_cost_usd=max_cost,
+        started_after=started_after,
+        started_before=started_before,
+    )
     with target_of(context).store(read_only=dry_run) as db:
-        targets = db.list_prune_candidates(older_than_days, source)
-        idle = db.count_idle_open_sessions(older_than_days, source)
+        targets = db.list_prune_candidates(older_than_days, source, **filters)
+        idle = db.count_idle_open_sessions(older_than_days, source, **filters)
         if idle:
             note(f"{idle:,} sessions as old were never ended and stay; `sessions archive-stale` hides them")
 
@@ -83,7 +116,9 @@ def prune(
                     older_than_days,
                     source,
                     sessions_dir,
+                    expected_delete_ids=targets,
                     on_part=lambda count: bars.update(bar, description=f"{count:,} sessions"),
+                    **filters,
                 )
 
         _carry_out(db, targets, remove, dry_run=dry_run, yes=yes, as_json=as_json)
@@ -106,10 +141,18 @@ def _carry_out(
         if not yes:
             typer.confirm(f"Delete {len(targets):,} sessions for good?", abort=True, err=True)
         remove()
+        targets = _gone(db, targets)
     if as_json:
         print_json({"dry_run": dry_run, "sessions": list(targets)})
     else:
         typer.echo(f"{len(targets):,} sessions {'would go' if dry_run else 'deleted'}")
+
+
+def _gone(db: SessionDB, targets: Sequence[str]) -> list[str]:
+    """What is not there any more: a conversation that somebody took up after the look was kept."""
+    with db.unit_of_work() as uow:
+        left = set(uow.sessions.present(targets))
+    return [each for each in targets if each not in left]
 
 
 def _print(db: SessionDB, targets: Sequence[str]) -> None:

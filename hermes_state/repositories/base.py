@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from hermes_state.dialects import DialectOperations
 from hermes_state.errors import (
     CompressionSessionClosedError,
+    DeletionConflictError,
     InvalidArgumentError,
     InvalidMessageError,
     LeaseHeldError,
@@ -42,6 +43,7 @@ _REFUSALS = (
     SessionCompressionInProgressError,
     RewindConflictError,
     TitleConflictError,
+    DeletionConflictError,
 )
 
 

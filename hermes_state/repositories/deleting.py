@@ -12,7 +12,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from hermes_state import lineage
-from hermes_state.errors import InvalidArgumentError
+from hermes_state.errors import DeletionConflictError, InvalidArgumentError
 from hermes_state.models import CompressionLockRow, MessageRow, SessionTurnLeaseRow
 from hermes_state.repositories import lineage_walks, system_prompts
 from hermes_state.repositories.base import table_of
@@ -46,11 +46,17 @@ class DeletingRepository(SessionPlacing):
         with self._transaction.verb():
             return self._targets(usable_ids(session_ids), locks=False)
 
-    def delete(self, session_ids: Iterable[Any]) -> tuple[int, list[str]]:
-        """Deletes the sessions and their delegates: how many of ``session_ids`` there were, and every id that went."""
+    def delete(self, session_ids: Iterable[Any], expected: Any = None) -> tuple[int, list[str]]:
+        """Deletes the sessions and their delegates: how many of ``session_ids`` there were, and every id that went.
+
+        Raises ``DeletionConflictError`` where ``expected`` is given and does not name one that would go.
+        """
         wanted = usable_ids(session_ids)
+        allowed = expected_ids(expected)
         with self._transaction.verb():
             found = self._targets(wanted, locks=True)
+            if allowed is not None and not allowed.issuperset(found):
+                raise DeletionConflictError(sorted(set(found) - allowed))
             self.delete_rows(found)
         return len(wanted.keys() & set(found)), found
 
@@ -160,6 +166,15 @@ def usable_ids(session_ids: Iterable[Any]) -> dict[str, None]:
     if isinstance(session_ids, (str, bytes, Mapping)) or not isinstance(session_ids, Iterable):
         raise InvalidArgumentError("session_ids", "it must be a list of session ids")
     return dict.fromkeys(cast("str", each) for each in session_ids if is_usable_id(each))
+
+
+def expected_ids(given: Any) -> frozenset[str] | None:
+    """The ids that a caller agreed to lose; ``None`` for any, ``InvalidArgumentError`` for what is no list of ids."""
+    if given is None:
+        return None
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise InvalidArgumentError("expected_delete_ids", "it must be a list of session ids")
+    return frozenset(each for each in given if isinstance(each, str))
 
 
 def is_pure_delegate(kind: str | None, model_config: str | None) -> bool:

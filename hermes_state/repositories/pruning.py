@@ -5,9 +5,7 @@ A conversation is a session that begins one, what continues it, and the delegate
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -16,12 +14,9 @@ from hermes_state.models import CompressionLockRow, MessageRow, SessionTurnLease
 from hermes_state.repositories import lineage_walks
 from hermes_state.repositories.base import table_of
 from hermes_state.repositories.deleting import DeletingRepository, is_pure_delegate
-from hermes_state.repositories.lease_rows import require_seconds
+from hermes_state.repositories.retention_rules import Retention
 from hermes_state.repositories.session_placing import SESSIONS
-from hermes_state.repositories.session_values import optional_text
 
-DEFAULT_DAYS = 90.0
-_DAY_SECONDS = 86_400.0
 _HEADS_A_PAGE = 200
 # About as many as SQLite deletes in a quarter of a second, search index included.
 _MESSAGES_A_PAGE = 5_000
@@ -30,37 +25,11 @@ _LEASES = (
     (table_of(CompressionLockRow), "session_id"),
     (table_of(SessionTurnLeaseRow), "conversation_id"),
 )
-_LAST_ACTIVE = sa.func.coalesce(SESSIONS.c.last_active_at, SESSIONS.c.started_at)
-_BEGINS = sa.or_(
-    SESSIONS.c.parent_session_id.is_(None),
-    SESSIONS.c.kind.in_(("root", "branch", "tool")),
-    sa.and_(SESSIONS.c.kind.is_(None), SESSIONS.c.source == "tool"),
-)
+_READ = (
+    "id", "parent_session_id", "kind", "model_config", "started_at", "ended_at", "end_reason", "pinned", "archived",
+    "message_count", "estimated_cost_usd", "actual_cost_usd",
+)  # fmt: skip
 _BELONGS = sa.or_(lineage_walks.is_continuation(SESSIONS), SESSIONS.c.kind == "delegate")
-
-
-@dataclass(frozen=True)
-class Retention:
-    """Which conversations are meant; made by ``retention``."""
-
-    before: float | None
-    """Epoch seconds: last active before this. ``None``: of any age."""
-    source: str | None = None
-    with_open: bool = False
-    """Conversations that nobody ended too."""
-
-    def begins(self) -> sa.ColumnElement[bool]:
-        """What the first session of such a conversation fulfils."""
-        terms = [_BEGINS, sa.not_(SESSIONS.c.pinned), self.is_old()]
-        if not self.with_open:
-            terms.append(SESSIONS.c.ended_at.is_not(None))
-        if self.source is not None:
-            terms.append(SESSIONS.c.source == self.source)
-        return sa.and_(*terms)
-
-    def is_old(self) -> sa.ColumnElement[bool]:
-        """Whether a session was last active before the time."""
-        return sa.true() if self.before is None else self.before > _LAST_ACTIVE
 
 
 class Page(NamedTuple):
@@ -68,20 +37,6 @@ class Page(NamedTuple):
 
     after: str
     session_ids: list[str]
-
-
-def retention(older_than_days: Any, source: Any, *, with_open: bool = False) -> Retention:
-    """The rule of the arguments: 90 days unless given, any age where only a source is given (field report L7).
-
-    Raises ``InvalidArgumentError`` for days that are negative or no finite number, and for a source that is no text.
-    """
-    wanted = optional_text("source", source)
-    if older_than_days is None:
-        older_than_days = DEFAULT_DAYS if wanted is None else None
-    if older_than_days is None:
-        return Retention(None, wanted, with_open)
-    days = require_seconds("older_than_days", older_than_days, zero=True)
-    return Retention(time.time() - days * _DAY_SECONDS, wanted, with_open)
 
 
 class PruningRepository(DeletingRepository):
@@ -103,9 +58,9 @@ class PruningRepository(DeletingRepository):
         return sessions, messages
 
     def prune(self, rule: Retention, after: str | None) -> Page | None:
-        """Deletes the next conversations that are old as a whole; ``None`` when there are no more.
+        """Deletes the next conversations that the rule means; ``None`` when there are no more.
 
-        Kept are those with a pinned session, a live lease or compaction lock, an open session, or one of another source.
+        Kept are those with a pinned session, a live lease or compaction lock, or an open session.
         """
         with self._transaction.verb():
             page = self._page(rule, after, locks=True)
@@ -114,35 +69,36 @@ class PruningRepository(DeletingRepository):
             return page
 
     def archive(self, rule: Retention, after: str | None) -> Page | None:
-        """Hides the next conversations that are old as a whole; delegates stay as they are."""
+        """Hides the next conversations that the rule means; delegates stay as they are."""
         with self._transaction.verb() as conn:
             page = self._page(rule, after, locks=True)
             if page is None:
                 return None
-            is_meant = sa.and_(self._is_wanted(SESSIONS.c.id), sa.not_(SESSIONS.c.archived))
-            chain = sa.or_(SESSIONS.c.kind.is_(None), SESSIONS.c.kind != "delegate")
-            stmt = sa.update(SESSIONS).where(is_meant, chain).values(archived=True, auto_archived=True)
-            hidden = conn.scalars(stmt.returning(SESSIONS.c.id), self._bound(page.session_ids)).all()
-            return Page(page.after, list(hidden))
+            stmt = sa.update(SESSIONS).where(self._is_wanted(SESSIONS.c.id))
+            conn.execute(stmt.values(archived=True, auto_archived=True), self._bound(page.session_ids))
+            return page
 
     def count_idle_open(self, rule: Retention) -> int:
         """How many sessions are old and unpinned but were never ended, so that ``prune`` keeps them (field report L6)."""
-        terms = [SESSIONS.c.ended_at.is_(None), sa.not_(SESSIONS.c.pinned), rule.is_old()]
-        if rule.source is not None:
-            terms.append(SESSIONS.c.source == rule.source)
+        stmt = sa.select(sa.func.count()).select_from(SESSIONS).where(rule.idle_open(self._operations))
         with self._transaction.verb() as conn:
-            return conn.scalar(sa.select(sa.func.count()).select_from(SESSIONS).where(*terms)) or 0
+            return conn.scalar(stmt) or 0
 
     def _page(self, rule: Retention, after: str | None, *, locks: bool) -> Page | None:
-        stmt = sa.select(SESSIONS.c.id).where(rule.begins()).order_by(SESSIONS.c.id).limit(_HEADS_A_PAGE)
+        stmt = (
+            sa.select(SESSIONS.c.id)
+            .where(rule.begins(self._operations))
+            .order_by(SESSIONS.c.id)
+            .limit(_HEADS_A_PAGE)
+        )
         if after is not None:
             stmt = stmt.where(after < SESSIONS.c.id)
         heads = list(self._transaction.conn.scalars(stmt))
         if not heads:
             return None
         families = self._families(heads, rule)
-        sizes = self._sizes(row["id"] for family in families.values() for row in family)
-        taken = _first(heads, families, sizes)
+        named = {head: names for head in heads if (names := rule.names(families[head]))}
+        taken = _first(named, self._sizes(each for names in named.values() for each in names))
         if locks:
             locked = set(self._lock(row["id"] for head in taken for row in families[head]))
             # Again, because only now nobody changes them, or adds to them.
@@ -151,10 +107,9 @@ class PruningRepository(DeletingRepository):
         found: list[str] = []
         for head in taken:
             ids = [row["id"] for row in families[head]]
-            is_ours = not locks or locked.issuperset(ids)
-            if is_ours and held.isdisjoint(ids) and _is_old_as_a_whole(families[head], rule):
-                found += ids
-        return Page(taken[-1], found)
+            if held.isdisjoint(ids) and (not locks or locked.issuperset(ids)):
+                found += rule.names(families[head])
+        return Page(heads[-1] if len(taken) == len(named) else taken[-1], found)
 
     def _families(self, heads: Sequence[str], rule: Retention) -> dict[str, list[Mapping[str, Any]]]:
         """The sessions of each conversation, its first one first, then whoever belongs to one before."""
@@ -163,16 +118,16 @@ class PruningRepository(DeletingRepository):
         following = sa.select(SESSIONS.c.id, found.c.head)
         following = following.join(found, SESSIONS.c.parent_session_id == found.c.id).where(_BELONGS)
         found = found.union(following)
-        names = ("id", "parent_session_id", "kind", "source", "model_config", "ended_at", "pinned")
-        columns = [SESSIONS.c[name] for name in names]
-        stmt = sa.select(found.c.head, rule.is_old().label("is_old"), *columns)
+        columns = [SESSIONS.c[name] for name in _READ]
+        judged = {"is_old": rule.is_old(), "fits": rule.fits(self._operations), "is_named": rule.is_named()}
+        stmt = sa.select(found.c.head, *columns, *(term.label(name) for name, term in judged.items()))
         stmt = stmt.join_from(found, SESSIONS, SESSIONS.c.id == found.c.id)
         rows = self._transaction.conn.execute(stmt, self._bound(heads)).mappings().all()
         below: dict[tuple[str, str | None], list[Mapping[str, Any]]] = {}
         first: dict[str, Mapping[str, Any]] = {}
         for row in rows:
             if row["id"] == row["head"]:
-                first[row["head"]] = {**row, "is_work": False}
+                first[row["head"]] = {**row, "is_work": False, "is_first": True}
             else:
                 below.setdefault((row["head"], row["parent_session_id"]), []).append(dict(row))
         return {head: _gathered(first[head], below) if head in first else [] for head in heads}
@@ -207,31 +162,17 @@ def _gathered(
             if child["id"] in seen or (child["kind"] == "delegate" and not is_delegate):
                 continue
             seen.add(child["id"])
-            family.append({**child, "is_work": is_delegate or parent["is_work"]})
+            family.append({**child, "is_work": is_delegate or parent["is_work"], "is_first": False})
     return family
 
 
-def _first(
-    heads: Sequence[str], families: Mapping[str, list[Mapping[str, Any]]], sizes: Mapping[str, int]
-) -> list[str]:
+def _first(named: Mapping[str, Iterable[str]], sizes: Mapping[str, int]) -> list[str]:
     """As many conversations, in order, as one transaction should delete; at least one."""
     taken: list[str] = []
     total = 0
-    for head in heads:
-        total += sum(sizes.get(row["id"], 0) for row in families[head])
+    for head, session_ids in named.items():
+        total += sum(sizes.get(session_id, 0) for session_id in session_ids)
         if taken and total > _MESSAGES_A_PAGE:
             break
         taken.append(head)
     return taken
-
-
-def _is_old_as_a_whole(family: Sequence[Mapping[str, Any]], rule: Retention) -> bool:
-    """Delegates are often left open, so only their age counts."""
-    if not family:
-        return False
-    return all(row["is_old"] and not row["pinned"] and (row["is_work"] or _fits(row, rule)) for row in family)
-
-
-def _fits(row: Mapping[str, Any], rule: Retention) -> bool:
-    is_done = rule.with_open or row["ended_at"] is not None
-    return is_done and (rule.source is None or row["source"] == rule.source)

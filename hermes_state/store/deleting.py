@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from hermes_state import transcript_files
-from hermes_state.repositories.deleting import usable_ids
+from hermes_state.repositories.deleting import expected_ids, usable_ids
 from hermes_state.store.core import StoreCore
 
 _SESSIONS_A_PART = 500
+Folder = str | os.PathLike[str] | None
 
 
 class DeletingVerbs(StoreCore):
@@ -21,20 +22,33 @@ class DeletingVerbs(StoreCore):
     after the commit.
     """
 
-    def delete_session(self, session_id: str, sessions_dir: str | os.PathLike[str] | None = None) -> bool:
-        """Deletes the session and its delegates; ``False`` for an unknown id."""
-        return self.delete_sessions([session_id], sessions_dir) == 1
+    def delete_session(
+        self,
+        session_id: str,
+        sessions_dir: Folder = None,
+        *,
+        expected_delete_ids: Iterable[str] | None = None,
+    ) -> bool:
+        """Deletes the session and its delegates; ``False`` for an unknown id. See ``delete_sessions``."""
+        return self.delete_sessions([session_id], sessions_dir, expected_delete_ids=expected_delete_ids) == 1
 
     def delete_sessions(
-        self, session_ids: Iterable[Any], sessions_dir: str | os.PathLike[str] | None = None
+        self,
+        session_ids: Iterable[Any],
+        sessions_dir: Folder = None,
+        *,
+        expected_delete_ids: Iterable[str] | None = None,
     ) -> int:
         """Deletes the sessions and their delegates in one transaction; how many of ``session_ids`` there were.
 
-        Ids that are unknown, empty or no text are passed over. Raises ``InvalidArgumentError`` for a single text.
+        Ids that are unknown, empty or no text are passed over. ``expected_delete_ids``: what ``get_session_delete_targets`` named; when
+        another session would go too, a delegate that came since, nothing goes and ``DeletionConflictError`` names it. Raises
+        ``InvalidArgumentError`` for a single text.
         """
         folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
         wanted = list(usable_ids(session_ids))
-        count, deleted = self._write(lambda uow: uow.deleting.delete(wanted))
+        expected = expected_ids(expected_delete_ids)
+        count, deleted = self._write(lambda uow: uow.deleting.delete(wanted, expected))
         self._remove_files(folder, deleted)
         return count
 
@@ -42,9 +56,7 @@ class DeletingVerbs(StoreCore):
         """The ids that ``delete_session`` would delete, the session first; ``[]`` for an unknown id."""
         return self._read(lambda uow: uow.deleting.targets([session_id]))
 
-    def delete_session_if_empty(
-        self, session_id: str, sessions_dir: str | os.PathLike[str] | None = None
-    ) -> bool:
+    def delete_session_if_empty(self, session_id: str, sessions_dir: Folder = None) -> bool:
         """Deletes the session if it has no message of any state, no title and no children; whether it did."""
         folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
         is_gone = self._write(lambda uow: uow.deleting.delete_if_empty(session_id))
@@ -55,7 +67,7 @@ class DeletingVerbs(StoreCore):
         """How many sessions ``delete_empty_sessions`` would delete."""
         return self._read(lambda uow: uow.deleting.count_empty())
 
-    def delete_empty_sessions(self, sessions_dir: str | os.PathLike[str] | None = None) -> int:
+    def delete_empty_sessions(self, sessions_dir: Folder = None) -> int:
         """Deletes the ended sessions without a message of any state; returns their number.
 
         Archived and pinned ones stay, and those with delegates. In parts of 500, each a transaction of its own.

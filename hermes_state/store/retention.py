@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Unpack
 
 from hermes_state import transcript_files
 from hermes_state.errors import HermesStateError, StoreReadOnlyError
 from hermes_state.records import AutoPruneReport
 from hermes_state.repositories.lease_rows import require_seconds
-from hermes_state.repositories.pruning import Page, Retention, retention
-from hermes_state.store.deleting import DeletingVerbs
+from hermes_state.repositories.pruning import Page
+from hermes_state.repositories.retention_rules import Retention, RetentionFilters, retention
+from hermes_state.store.deleting import DeletingVerbs, Folder
 from hermes_state.unit_of_work import UnitOfWork
 
 LAST_AUTO_PRUNE = "last_auto_prune"
@@ -22,16 +23,15 @@ _VACUUM_INTERVAL_SECONDS = 30 * 24 * _HOUR_SECONDS
 _FREE_SHARE = 0.25
 # As long as the next part has the write lock, nobody else gets it: let them come in between.
 _PAUSE_SHARE, _LEAST_PAUSE_SECONDS = 0.25, 0.01
-Folder = str | os.PathLike[str] | None
 
 
 class RetentionVerbs(DeletingVerbs):
-    """Deleting and hiding whole conversations that nobody has used for long.
+    """Deleting and hiding whole conversations, by age and by the keywords of ``RetentionFilters``.
 
     A conversation is the session that begins it, its continuations, and the delegates of these. It is kept as a whole when one of
     them is pinned, was active since, or is held by a live lease or compaction lock; and when its sessions are not all ended, or
     not all of the ``source`` (delegates apart). ``older_than_days`` counts from the last activity: 90 unless given, any age when
-    only a ``source`` is given. ``InvalidArgumentError`` for days that are negative or no finite number.
+    a filter leaves something out. ``InvalidArgumentError`` for days that are negative or no finite number, and for empty filters.
     """
 
     def prune_sessions(
@@ -40,14 +40,17 @@ class RetentionVerbs(DeletingVerbs):
         source: str | None = None,
         sessions_dir: Folder = None,
         *,
+        expected_delete_ids: Iterable[str] | None = None,
         on_part: Callable[[int], None] | None = None,
+        **filters: Unpack[RetentionFilters],
     ) -> int:
-        """Deletes the old conversations; how many sessions went. ``list_prune_candidates`` is its dry run.
+        """Deletes the conversations meant; how many sessions went. ``list_prune_candidates`` is its dry run.
 
-        In short transactions, each whole: others keep writing, and an interrupted run is simply started again. ``on_part`` is
-        told the number so far. Files: see ``delete_session``. The space stays in the database; see ``reclaim``.
+        In short transactions, each whole: others keep writing, and an interrupted run is simply started again. With
+        ``expected_delete_ids``, what the dry run named, no other session goes, whatever has grown old since. ``on_part`` is told
+        the number so far. Files: see ``delete_session``. The space stays in the database; see ``reclaim``.
         """
-        rule = retention(older_than_days, source)
+        rule = retention(older_than_days, source, only=expected_delete_ids, **filters)
         folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
         count = 0
         for page in self._old_parts(rule, lambda uow, after: uow.pruning.prune(rule, after)):
@@ -58,36 +61,58 @@ class RetentionVerbs(DeletingVerbs):
         return count
 
     def list_prune_candidates(
-        self, older_than_days: float | None = None, source: str | None = None
+        self,
+        older_than_days: float | None = None,
+        source: str | None = None,
+        **filters: Unpack[RetentionFilters],
     ) -> list[str]:
         """The ids that ``prune_sessions`` with the same arguments would delete now, conversation by conversation."""
-        rule = retention(older_than_days, source)
-        found: list[str] = []
-        after: str | None = None
-        while (page := self._candidates(rule, after)) is not None:
-            found += page.session_ids
-            after = page.after
-        return found
+        return self._all_candidates(retention(older_than_days, source, **filters))
 
-    def count_prune_matches(self, older_than_days: float | None = None, source: str | None = None) -> int:
+    def count_prune_matches(
+        self,
+        older_than_days: float | None = None,
+        source: str | None = None,
+        **filters: Unpack[RetentionFilters],
+    ) -> int:
         """How many sessions ``prune_sessions`` would delete."""
-        return len(self.list_prune_candidates(older_than_days, source))
+        return len(self.list_prune_candidates(older_than_days, source, **filters))
 
     def count_idle_open_sessions(
-        self, older_than_days: float | None = None, source: str | None = None
+        self,
+        older_than_days: float | None = None,
+        source: str | None = None,
+        **filters: Unpack[RetentionFilters],
     ) -> int:
-        """How many unpinned sessions are as old but were never ended: ``prune_sessions`` keeps their conversations."""
-        rule = retention(older_than_days, source)
+        """How many unpinned sessions are as old but were never ended: ``prune_sessions`` keeps their conversations.
+
+        Each counts by itself; bounds of messages and costs, which are those of conversations, do not count here.
+        """
+        rule = retention(older_than_days, source, **filters)
         return self._read(lambda uow: uow.pruning.count_idle_open(rule))
 
-    def archive_stale_sessions(self, older_than_days: float | None = None, source: str | None = None) -> int:
-        """Hides old conversations from lists, open ones too; how many sessions were hidden.
+    def archive_stale_sessions(
+        self,
+        older_than_days: float | None = None,
+        source: str | None = None,
+        **filters: Unpack[RetentionFilters],
+    ) -> int:
+        """Hides the conversations meant from lists, open ones too; how many sessions were hidden.
 
         They are marked ``auto_archived``. Nothing is deleted; ``set_session_archived`` shows a conversation again.
         """
-        rule = retention(older_than_days, source, with_open=True)
+        rule = retention(older_than_days, source, to_hide=True, **filters)
         parts = self._old_parts(rule, lambda uow, after: uow.pruning.archive(rule, after))
         return sum(len(page.session_ids) for page in parts)
+
+    def list_archive_candidates(
+        self,
+        older_than_days: float | None = None,
+        source: str | None = None,
+        **filters: Unpack[RetentionFilters],
+    ) -> list[str]:
+        """The ids that ``archive_stale_sessions`` with the same arguments would hide now."""
+        return self._all_candidates(retention(older_than_days, source, to_hide=True, **filters))
 
     def maybe_auto_prune_and_vacuum(
         self,
@@ -143,6 +168,14 @@ class RetentionVerbs(DeletingVerbs):
         self, work: Callable[[UnitOfWork, str | None], Page | None], after: str | None
     ) -> Page | None:
         return self._write(lambda uow: work(uow, after))
+
+    def _all_candidates(self, rule: Retention) -> list[str]:
+        found: list[str] = []
+        after: str | None = None
+        while (page := self._candidates(rule, after)) is not None:
+            found += page.session_ids
+            after = page.after
+        return found
 
     def _candidates(self, rule: Retention, after: str | None) -> Page | None:
         return self._read(lambda uow: uow.pruning.candidates(rule, after))

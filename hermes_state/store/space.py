@@ -9,7 +9,7 @@ from hermes_state.errors import StoreReadOnlyError
 from hermes_state.reports import ReclaimReport, Size, StoreStatistics
 from hermes_state.repositories.base import require_count
 from hermes_state.repositories.lease_rows import require_seconds
-from hermes_state.repositories.pruning import retention
+from hermes_state.repositories.retention_rules import retention
 from hermes_state.repositories.space import Stripped
 from hermes_state.store.core import StoreCore
 from hermes_state.text import is_usable_id

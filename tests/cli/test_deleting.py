@@ -65,7 +65,11 @@ def test_without_yes_it_asks(
 
 
 def test_stale_conversations_are_hidden(aged: SessionDB, run: Run, raw: RawSql) -> None:
-    assert json.loads(run("sessions", "archive-stale", "--json").stdout) == {"archived": 2}
+    assert json.loads(run("sessions", "archive-stale", "--json").stdout) == {
+        "dry_run": False,
+        "archived": 2,
+        "sessions": ["old", "open"],
+    }
     assert sorted(raw.column("SELECT id FROM sessions WHERE archived")) == ["old", "open"]
 
 
@@ -86,3 +90,45 @@ def test_what_cannot_be_meant_deletes_nothing(
 ) -> None:
     assert run("sessions", *arguments, code=code).stdout == ""
     assert len(ids(raw)) == 4
+
+
+def test_filters_choose_and_the_dry_run_names_the_same(aged: SessionDB, run: Run, raw: RawSql) -> None:
+    aged.create_session("draft", "cli", model="m", cwd="/w/a_b")
+    aged.append_message("draft", "user", "x")
+    aged.set_session_title("draft", "100% done")
+    aged.update_token_counts("draft", 1, 1, actual_cost_usd=0.5, billing_provider="p")
+    aged.end_session("draft", "done")
+    filters = (
+        "--model", "m", "--provider", "p", "--cwd", "/w/a_b", "--title", "0%", "--end-reason", "done", "--min-messages", 1,
+        "--max-messages", 1, "--min-cost", 0.5, "--max-cost", 0.5, "--started-after", "2001-01-01", "--started-before", "2101-01-01",
+    )  # fmt: skip
+    assert json.loads(run("sessions", "prune", *filters, "--dry-run", "--json").stdout)["sessions"] == [
+        "draft"
+    ]
+    hidden = run("sessions", "archive-stale", *filters, "--dry-run")
+    assert (hidden.stdout, hidden.stderr) == ("draft\n", "1 sessions would be hidden\n")
+    for other in (
+        ("--title", "_"),
+        ("--max-messages", 0, "--model", "m"),
+        ("--cwd", "/w/a"),
+        ("--min-cost", 1),
+    ):
+        assert "0 sessions deleted" in run("sessions", "prune", *other, "-y").stdout
+    assert "1 sessions deleted" in run("sessions", "prune", *filters, "-y").stdout
+    assert "draft" not in ids(raw)
+
+
+def test_what_was_taken_up_after_the_look_is_not_said_to_be_deleted(
+    aged: SessionDB, run: Run, raw: RawSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = SessionDB.list_prune_candidates
+
+    def look_and_wait(self: SessionDB, *arguments: object, **named: object) -> list[str]:
+        found = look(self, *arguments, **named)  # type: ignore[arg-type]
+        raw("UPDATE sessions SET pinned = ? WHERE id = 'old'", True)
+        raw("UPDATE sessions SET ended_at = 5 WHERE id = 'open'")
+        return found
+
+    monkeypatch.setattr(SessionDB, "list_prune_candidates", look_and_wait)
+    assert json.loads(run("sessions", "prune", "-y", "--json").stdout)["sessions"] == []
+    assert ids(raw) == ["new", "old", "open", "worker"]

@@ -41,6 +41,7 @@ EXAMPLES: list[tuple[hs.HermesStateError, type[Exception], bool, dict[str, Any]]
         {"message_uid": "u", "index": 1, "row_id": 7},
     ),
     (hs.RewindConflictError("s", "changed"), RuntimeError, False, {"session_id": "s", "reason": "changed"}),
+    (hs.DeletionConflictError(["a", "b"]), ValueError, False, {"session_ids": ["a", "b"]}),
     (hs.TitleConflictError("t", "s"), ValueError, False, {"title": "t", "owner_session_id": "s"}),
     (hs.SessionTooLargeError("s", 9, 5), ValueError, False, {"message_count": 9, "limit": 5}),
     (hs.QuerySyntaxError("a(", 1, "open"), ValueError, False, {"position": 1, "reason": "open"}),
