@@ -100,3 +100,18 @@ class Difference(TypedDict):
     expected: Any
     repairable: bool
     repaired: bool
+
+
+def difference(
+    table: str, row_id: Any, column: str | None, found: Any, expected: Any, *, can_be_mended: bool = True
+) -> Difference:
+    """One difference, not mended yet."""
+    return {
+        "table": table,
+        "id": row_id,
+        "column": column,
+        "found": found,
+        "expected": expected,
+        "repairable": can_be_mended,
+        "repaired": False,
+    }

@@ -32,6 +32,7 @@ from hermes_state.repositories.space import SpaceRepository
 from hermes_state.repositories.statistics import StatisticsRepository
 from hermes_state.repositories.titles import TitleRepository
 from hermes_state.repositories.usage import UsageRepository
+from hermes_state.repositories.usage_verifying import UsageVerifyingRepository
 from hermes_state.repositories.verifying import VerifyingRepository
 
 
@@ -142,6 +143,11 @@ class UnitOfWork:
     def verifying(self) -> VerifyingRepository:
         """Comparisons of derived values with the rows."""
         return VerifyingRepository(self._transaction)
+
+    @cached_property
+    def usage_verifying(self) -> UsageVerifyingRepository:
+        """Comparisons of what sessions used with the ledgers."""
+        return UsageVerifyingRepository(self._transaction)
 
     @cached_property
     def titles(self) -> TitleRepository:

@@ -14,32 +14,28 @@ from typing import Any, Literal, cast
 import sqlalchemy as sa
 
 from hermes_state.errors import InvalidArgumentError
-from hermes_state.models import USAGE_COUNTERS, SessionDailyUsageRow, SessionModelUsageRow
+from hermes_state.models import USAGE_COUNTERS
 from hermes_state.records import UsageRecord
-from hermes_state.repositories.base import Repository, Transaction, table_of
+from hermes_state.repositories.base import Repository, Transaction
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.repositories.sessions import SessionRepository
+from hermes_state.repositories.usage_ledgers import BY_DAY, BY_MODEL, CONVERSATION, UsageLedgers
 from hermes_state.repositories.usage_values import (
     COSTS,
-    PROVENANCE,
     ROUTE,
     Usage,
-    day_of,
     require_total,
     usage_key,
 )
 from hermes_state.text import is_usable_id
 
-_BY_MODEL = table_of(SessionModelUsageRow)
-_BY_DAY = table_of(SessionDailyUsageRow)
-_CONVERSATION = ""
 Grouping = Literal["model", "provider", "task", "day", "session"]
 _GROUPS: dict[str, tuple[sa.Table, str]] = {
-    "model": (_BY_MODEL, "model"),
-    "provider": (_BY_MODEL, "billing_provider"),
-    "task": (_BY_MODEL, "task"),
-    "session": (_BY_MODEL, "session_id"),
-    "day": (_BY_DAY, "day"),
+    "model": (BY_MODEL, "model"),
+    "provider": (BY_MODEL, "billing_provider"),
+    "task": (BY_MODEL, "task"),
+    "session": (BY_MODEL, "session_id"),
+    "day": (BY_DAY, "day"),
 }
 
 
@@ -64,7 +60,7 @@ class UsageRepository(Repository):
             self._transaction.wrote()
             conn = self._transaction.conn
             conn.execute(sa.update(SESSIONS).where(SESSIONS.c.id == session_id).values(**change.totals))
-            self._book(session_id, {**stored, **change.totals}, usage, change.booked, _CONVERSATION)
+            self._ledgers().book({**stored, **change.totals}, usage, change.booked, CONVERSATION, time.time())
 
     def count_auxiliary(self, session_id: str, task: str, usage: Usage) -> None:
         """Books ``usage`` of a side task on model and day; the session's own totals stay."""
@@ -76,7 +72,7 @@ class UsageRepository(Repository):
         with self._transaction.verb():
             stored = self._session(session_id, usage)
             if stored is not None:
-                self._book(session_id, stored, usage, usage.amounts, name)
+                self._ledgers().book(stored, usage, usage.amounts, name, time.time())
 
     def totals(
         self,
@@ -91,7 +87,7 @@ class UsageRepository(Repository):
             raise InvalidArgumentError("by", f"it must be one of {', '.join(_GROUPS)}, or None")
         if task is not None and by == "day":
             raise InvalidArgumentError("task", "the days hold all tasks together")
-        table, column = _GROUPS[by] if by is not None else (_BY_MODEL, None)
+        table, column = _GROUPS[by] if by is not None else (BY_MODEL, None)
         group = sa.literal("") if column is None else table.c[column]
         sums = [
             sa.cast(sa.func.coalesce(sa.func.sum(table.c[name]), 0), sa.BigInteger).label(name)
@@ -115,17 +111,13 @@ class UsageRepository(Repository):
 
     def recent_route(self, session_id: str) -> dict[str, str | None] | None:
         """Model and route of the session's latest accounted call of the conversation itself, or ``None``."""
-        columns = [_BY_MODEL.c[name] for name in ("model", *ROUTE)]
-        stmt = sa.select(*columns).where(
-            _BY_MODEL.c.session_id == session_id, _BY_MODEL.c.task == _CONVERSATION
-        )
+        columns = [BY_MODEL.c[name] for name in ("model", *ROUTE)]
+        stmt = sa.select(*columns).where(BY_MODEL.c.session_id == session_id, BY_MODEL.c.task == CONVERSATION)
         with self._transaction.verb() as conn:
             if not is_usable_id(session_id):
                 return None
             row = (
-                conn.execute(stmt.order_by(_BY_MODEL.c.last_seen.desc(), *columns).limit(1))
-                .mappings()
-                .first()
+                conn.execute(stmt.order_by(BY_MODEL.c.last_seen.desc(), *columns).limit(1)).mappings().first()
             )
         return None if row is None else {name: value or None for name, value in row.items()}
 
@@ -138,47 +130,8 @@ class UsageRepository(Repository):
             stored = self._sessions.locked(session_id)
         return stored
 
-    def _book(
-        self,
-        session_id: str,
-        session: Mapping[str, Any],
-        usage: Usage,
-        amounts: Mapping[str, int | float | None],
-        task: str,
-    ) -> None:
-        if not any(amounts.values()) and all(amounts[name] is None for name in COSTS):
-            return
-        now = time.time()
-        route = {name: getattr(usage, name) or session[name] or "" for name in ("model", *ROUTE)}
-        key = {
-            "session_id": session_id,
-            **{name: usage_key(name, text) for name, text in route.items()},
-            "task": task,
-        }
-        provenance = {name: getattr(usage, name) for name in PROVENANCE}
-        self._add(_BY_MODEL, key, amounts, now, provenance)
-        self._add(_BY_DAY, {"session_id": session_id, "day": day_of(now)}, amounts, now, {})
-
-    def _add(
-        self,
-        table: sa.Table,
-        key: Mapping[str, str],
-        amounts: Mapping[str, int | float | None],
-        now: float,
-        provenance: Mapping[str, str | None],
-    ) -> None:
-        """Adds to the row of the key; what an absolute call takes away never leaves less than nothing."""
-        first = {name: None if amount is None else max(amount, 0) for name, amount in amounts.items()}
-        insert = self._operations.insert(table).values(
-            **key, **first, **provenance, first_seen=now, last_seen=now
-        )
-        changed: dict[str, Any] = {"last_seen": now}
-        for name, amount in amounts.items():
-            if amount is not None:
-                total = sa.func.coalesce(table.c[name], 0) + sa.literal(amount, table.c[name].type)
-                changed[name] = sa.case((total < 0, 0), else_=total)
-        changed |= {name: text for name, text in provenance.items() if text is not None}
-        self._transaction.conn.execute(insert.on_conflict_do_update(index_elements=list(key), set_=changed))
+    def _ledgers(self) -> UsageLedgers:
+        return UsageLedgers(self._transaction.conn, self._operations)
 
     def _is_of(self, table: sa.Table, session_id: str, *, lineage: bool) -> sa.ColumnElement[bool]:
         if not is_usable_id(session_id):

@@ -45,7 +45,7 @@ class Usage:
         totals: dict[str, Any] = {}
         booked: dict[str, int | float | None] = {}
         for name, amount in self.amounts.items():
-            before = _number(session[name])
+            before = number_of(session[name])
             if amount is None:
                 booked[name] = None
                 continue
@@ -89,7 +89,7 @@ def day_of(epoch: float) -> str:
 
 def require_total(value: Any) -> int:
     """A sum as the driver gives it: PostgreSQL's may be a Decimal, SQLite's a float where other programs wrote one."""
-    return int(value)
+    return int(value) if math.isfinite(value) else _MOST
 
 
 def _count(argument: str, value: Any) -> int:
@@ -110,6 +110,6 @@ def _money(argument: str, value: Any) -> float | None:
     return float(value)
 
 
-def _number(stored: Any) -> int | float:
-    """A total as it is stored; text of another program counts as nothing."""
-    return stored if isinstance(stored, (int, float)) else 0
+def number_of(stored: Any) -> int | float:
+    """A total as it is stored; what another program stored that is no finite number counts as nothing."""
+    return stored if isinstance(stored, (int, float)) and math.isfinite(stored) else 0

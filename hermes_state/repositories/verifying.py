@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from hermes_state.models import SessionDailyUsageRow, SessionModelUsageRow
 from hermes_state.payloads import tool_call_count
-from hermes_state.reports import Difference
+from hermes_state.reports import Difference, difference
 from hermes_state.repositories import rows
 from hermes_state.repositories.base import Repository, table_of
 from hermes_state.repositories.counters import SessionCounters
@@ -138,21 +138,6 @@ class VerifyingRepository(Repository):
             newest, sa.and_(newest.c.session_id == _MESSAGES.c.session_id, newest.c.id == _MESSAGES.c.id)
         )
         return {row[0]: row[1] for row in self._transaction.conn.execute(stmt)}
-
-
-def difference(
-    table: str, row_id: Any, column: str | None, found: Any, expected: Any, *, can_be_mended: bool = True
-) -> Difference:
-    """One difference, not mended yet."""
-    return {
-        "table": table,
-        "id": row_id,
-        "column": column,
-        "found": found,
-        "expected": expected,
-        "repairable": can_be_mended,
-        "repaired": False,
-    }
 
 
 def _contradictions(

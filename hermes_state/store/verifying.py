@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hermes_state.errors import StoreReadOnlyError
-from hermes_state.reports import Difference
-from hermes_state.repositories.verifying import difference
+from hermes_state.reports import Difference, difference
 from hermes_state.store.space import SpaceVerbs
 
 _SESSIONS_A_PAGE = 200
@@ -18,7 +17,7 @@ class VerifyingVerbs(SpaceVerbs):
     """Finding, and mending, what other programs or a fault left contradictory."""
 
     def verify(self, repair: bool = False) -> list[Difference]:
-        """Compares counters, last activity, the first session of chains, checkpoints and keys with the rows.
+        """Compares counters, last activity, the first session of chains, usage, checkpoints and keys with the rows.
 
         Also runs the integrity check of SQLite. Returns every difference; with ``repair`` those that can be derived from
         other rows are mended, each in a short transaction, and say so (``repaired``). Of rows whose session is gone at most
@@ -32,7 +31,7 @@ class VerifyingVerbs(SpaceVerbs):
         for each in self._rounds(repair=repair):
             self._mend(each, repair=repair)
             found += each
-        return found + self._shadowed(repair=repair)
+        return found + self._usage(repair=repair) + self._shadowed(repair=repair)
 
     def _rounds(self, *, repair: bool) -> Iterator[list[Difference]]:
         """Differences page by page; again when a mended session may have changed what its children should say."""
@@ -61,6 +60,26 @@ class VerifyingVerbs(SpaceVerbs):
 
     def _mend_one(self, found: Difference) -> None:
         self._write(lambda uow: uow.verifying.mend(found))
+
+    def _usage(self, *, repair: bool) -> list[Difference]:
+        found: list[Difference] = []
+        after: str | None = None
+        while page := self._page_of_ids(after):
+            after = page[-1]
+            found += self._usage_of(page)
+        if repair:
+            wanted = dict.fromkeys(each["id"] for each in found if each["repairable"])
+            for session_id in wanted:
+                self._mend_usage(session_id)
+            for each in found:
+                each["repaired"] = each["repairable"]
+        return found
+
+    def _usage_of(self, page: list[str]) -> list[Difference]:
+        return self._read(lambda uow: uow.usage_verifying.differences(page))
+
+    def _mend_usage(self, session_id: str) -> None:
+        self._write(lambda uow: uow.usage_verifying.mend(session_id))
 
     def _shadowed(self, *, repair: bool) -> list[Difference]:
         found = []
