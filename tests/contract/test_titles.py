@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes_state import InvalidArgumentError, SessionDB, TitleConflictError
+from hermes_state import HermesStateError, InvalidArgumentError, SessionDB, TitleConflictError
 from tests.conftest import OpenDb
 from tests.support.builders import user
 from tests.support.raw import RawSql
@@ -222,6 +222,54 @@ def test_processes_naming_at_once_all_get_a_name(db: SessionDB, store_url: str, 
     assert sorted(raw.column("SELECT title FROM sessions")) == sorted(
         ["same", *(f"same #{n}" for n in range(2, 13))]
     )
+
+
+def name_again(url: str, session_id: str, number: int, gate: Any, answers: Any) -> None:
+    """Takes the same titles as another process at the same moment, each between two messages of one unit of work."""
+    outcome: list[str] = []
+    with SessionDB(url=url) as db:
+        for n in range(number):
+            gate.wait(60)
+            try:
+                with db.unit_of_work() as uow:
+                    uow.messages.append(session_id, "user", f"before {n}")
+                    try:
+                        uow.titles.set(session_id, f"title {n}")
+                        outcome.append("got")
+                    except TitleConflictError as conflict:
+                        outcome.append(f"lost to {conflict.owner_session_id}")
+                    uow.titles.set_auto(f"{session_id}-auto-{n}", "automatic", "llm")
+                    uow.messages.append(session_id, "user", f"after {n}")
+            except HermesStateError as error:
+                outcome.append(repr(error))
+    answers.put((session_id, outcome))
+
+
+def test_of_processes_that_take_the_same_title_one_gets_it_and_all_transactions_survive(
+    db: SessionDB, store_url: str, raw: RawSql
+) -> None:
+    number = 12
+    for name in ("x", "y"):
+        db.create_session(name, "cli")
+        for n in range(number):
+            db.create_session(f"{name}-auto-{n}", "cli")
+    context = multiprocessing.get_context("spawn")
+    gate, answers = context.Barrier(2), context.Queue()
+    processes = [
+        context.Process(target=name_again, args=(store_url, name, number, gate, answers))
+        for name in ("x", "y")
+    ]
+    for process in processes:
+        process.start()
+    found = dict(answers.get(timeout=120) for _ in processes)
+    for process in processes:
+        process.join(60)
+    # A title is free again when its owner took the next one, so the slower one may get it after all.
+    assert {*found["x"], *found["y"]} <= {"got", "lost to x", "lost to y"}
+    assert "lost to x" not in found["x"]
+    assert [db.message_count(name) for name in ("x", "y")] == [2 * number] * 2
+    automatic = raw.column("SELECT title FROM sessions WHERE title LIKE 'automatic%'")
+    assert sorted(automatic) == sorted(["automatic", *(f"automatic #{n}" for n in range(2, 2 * number + 1))])
 
 
 def test_of_two_users_at_once_one_gets_the_title(open_db: OpenDb, raw: RawSql) -> None:
