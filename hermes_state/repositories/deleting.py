@@ -19,6 +19,8 @@ from hermes_state.repositories.base import table_of
 from hermes_state.repositories.session_placing import SESSIONS, SessionPlacing
 from hermes_state.text import is_usable_id
 
+# About as many as SQLite deletes in a twentieth of a second; with a search index it takes longer.
+MESSAGES_A_PART = 5_000
 _MESSAGES = table_of(MessageRow)
 _LOCKS = table_of(CompressionLockRow)
 _TURNS = table_of(SessionTurnLeaseRow)
@@ -46,19 +48,59 @@ class DeletingRepository(SessionPlacing):
         with self._transaction.verb():
             return self._targets(usable_ids(session_ids), locks=False)
 
+    def delete_part(self, session_ids: Iterable[Any], expected: Any = None) -> tuple[int, list[str]] | None:
+        """Deletes like ``delete``, but not more messages than a short transaction can; ``None``: call again for the rest.
+
+        What has too many is hidden and archived first, and loses its oldest messages.
+        """
+        with self._transaction.verb():
+            found = self._allowed_targets(session_ids, expected)
+            if self.thin(found):
+                return None
+            self.delete_rows(found)
+        return len(usable_ids(session_ids).keys() & set(found)), found
+
+    def thin(self, session_ids: Sequence[str]) -> bool:
+        """Where these locked sessions hold too many messages for one transaction: deletes their oldest; whether it did."""
+        conn = self._transaction.conn
+        held = sa.select(_MESSAGES.c.id).where(self._is_wanted(_MESSAGES.c.session_id))
+        counted = sa.select(sa.func.count()).select_from(held.limit(MESSAGES_A_PART + 1).subquery())
+        if (conn.scalar(counted, self._bound(session_ids)) or 0) <= MESSAGES_A_PART:
+            return False
+        self._transaction.wrote()
+        hidden = sa.update(SESSIONS).where(self._is_wanted(SESSIONS.c.id), sa.not_(SESSIONS.c.hidden))
+        conn.execute(hidden.values(hidden=True, archived=True), self._bound(session_ids))
+        left = MESSAGES_A_PART
+        for session_id in session_ids:
+            left -= self._delete_oldest(session_id, left)
+            if not left:
+                break
+        return True
+
+    def _delete_oldest(self, session_id: str, limit: int) -> int:
+        oldest = (
+            sa.select(_MESSAGES.c.id).where(_MESSAGES.c.session_id == session_id).order_by(_MESSAGES.c.id)
+        )
+        part = sa.delete(_MESSAGES).where(_MESSAGES.c.id.in_(oldest.limit(limit)))
+        calls = sa.case((_MESSAGES.c.active, self._operations.list_length(_MESSAGES.c.tool_calls)))
+        gone = self._transaction.conn.execute(part.returning(_MESSAGES.c.active, calls)).all()
+        left = {
+            "message_count": SESSIONS.c.message_count - sum(bool(active) for active, _ in gone),
+            "tool_call_count": SESSIONS.c.tool_call_count - sum(number or 0 for _, number in gone),
+        }
+        counts = {name: sa.case((value < 0, 0), else_=value) for name, value in left.items()}
+        self._transaction.conn.execute(sa.update(SESSIONS).where(SESSIONS.c.id == session_id).values(counts))
+        return len(gone)
+
     def delete(self, session_ids: Iterable[Any], expected: Any = None) -> tuple[int, list[str]]:
         """Deletes the sessions and their delegates: how many of ``session_ids`` there were, and every id that went.
 
         Raises ``DeletionConflictError`` where ``expected`` is given and does not name one that would go.
         """
-        wanted = usable_ids(session_ids)
-        allowed = expected_ids(expected)
         with self._transaction.verb():
-            found = self._targets(wanted, locks=True)
-            if allowed is not None and not allowed.issuperset(found):
-                raise DeletionConflictError(sorted(set(found) - allowed))
+            found = self._allowed_targets(session_ids, expected)
             self.delete_rows(found)
-        return len(wanted.keys() & set(found)), found
+        return len(usable_ids(session_ids).keys() & set(found)), found
 
     def delete_if_empty(self, session_id: str) -> bool:
         """Deletes a session without rows, title and children, open or ended; whether it did."""
@@ -104,6 +146,13 @@ class DeletingRepository(SessionPlacing):
         prompts = conn.scalars(hashes, bound).all()
         conn.execute(sa.delete(SESSIONS).where(self._is_wanted(SESSIONS.c.id)), bound)
         system_prompts.drop_unused(self._transaction, prompts)
+
+    def _allowed_targets(self, session_ids: Iterable[Any], expected: Any) -> list[str]:
+        wanted, allowed = usable_ids(session_ids), expected_ids(expected)
+        found = self._targets(wanted, locks=True)
+        if allowed is not None and not allowed.issuperset(found):
+            raise DeletionConflictError(sorted(set(found) - allowed))
+        return found
 
     def _targets(self, wanted: Iterable[str], *, locks: bool) -> list[str]:
         # Each level is locked before its children are looked for: nobody can add one from then on.

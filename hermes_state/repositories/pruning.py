@@ -13,13 +13,11 @@ import sqlalchemy as sa
 from hermes_state.models import CompressionLockRow, MessageRow, SessionTurnLeaseRow
 from hermes_state.repositories import lineage_walks
 from hermes_state.repositories.base import table_of
-from hermes_state.repositories.deleting import DeletingRepository, is_pure_delegate
+from hermes_state.repositories.deleting import MESSAGES_A_PART, DeletingRepository, is_pure_delegate
 from hermes_state.repositories.retention_rules import Retention
 from hermes_state.repositories.session_placing import SESSIONS
 
 _HEADS_A_PAGE = 200
-# About as many as SQLite deletes in a quarter of a second, search index included.
-_MESSAGES_A_PAGE = 5_000
 _MESSAGES = table_of(MessageRow)
 _LEASES = (
     (table_of(CompressionLockRow), "session_id"),
@@ -60,12 +58,16 @@ class PruningRepository(DeletingRepository):
     def prune(self, rule: Retention, after: str | None) -> Page | None:
         """Deletes the next conversations that the rule means; ``None`` when there are no more.
 
-        Kept are those with a pinned session, a live lease or compaction lock, or an open session.
+        Kept are those with a pinned session, a live lease or compaction lock, or an open session. One that is too big for a
+        short transaction loses its oldest messages, and is looked at again: the page then names nothing and ends where it began.
         """
         with self._transaction.verb():
             page = self._page(rule, after, locks=True)
-            if page is not None:
-                self.delete_rows(page.session_ids)
+            if page is None:
+                return None
+            if self.thin(page.session_ids):
+                return Page(after or "", [])
+            self.delete_rows(page.session_ids)
             return page
 
     def archive(self, rule: Retention, after: str | None) -> Page | None:
@@ -172,7 +174,7 @@ def _first(named: Mapping[str, Iterable[str]], sizes: Mapping[str, int]) -> list
     total = 0
     for head, session_ids in named.items():
         total += sum(sizes.get(session_id, 0) for session_id in session_ids)
-        if taken and total > _MESSAGES_A_PAGE:
+        if taken and total > MESSAGES_A_PART:
             break
         taken.append(head)
     return taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -11,7 +12,14 @@ from hermes_state.repositories.deleting import expected_ids, usable_ids
 from hermes_state.store.core import StoreCore
 
 _SESSIONS_A_PART = 500
+# As long as the next part has the write lock, nobody else gets it: let them come in between.
+_PAUSE_SHARE, _LEAST_PAUSE_SECONDS = 0.25, 0.01
 Folder = str | os.PathLike[str] | None
+
+
+def pause_after(started: float) -> None:
+    """Lets other writers in, for a share of the time since ``started``, of the monotonic clock."""
+    time.sleep(max(_LEAST_PAUSE_SECONDS, (time.monotonic() - started) * _PAUSE_SHARE))
 
 
 class DeletingVerbs(StoreCore):
@@ -41,6 +49,8 @@ class DeletingVerbs(StoreCore):
     ) -> int:
         """Deletes the sessions and their delegates in one transaction; how many of ``session_ids`` there were.
 
+        Where they hold over 5,000 messages in all, those are deleted before, in short transactions, so that others keep writing: the
+        sessions are hidden and archived, and lose their oldest messages first. Interrupted, call again.
         Ids that are unknown, empty or no text are passed over. ``expected_delete_ids``: what ``get_session_delete_targets`` named; when
         another session would go too, a delegate that came since, nothing goes and ``DeletionConflictError`` names it. Raises
         ``InvalidArgumentError`` for a single text.
@@ -48,9 +58,10 @@ class DeletingVerbs(StoreCore):
         folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
         wanted = list(usable_ids(session_ids))
         expected = expected_ids(expected_delete_ids)
-        count, deleted = self._write(lambda uow: uow.deleting.delete(wanted, expected))
-        self._remove_files(folder, deleted)
-        return count
+        while (done := self._delete_part(wanted, expected)) is None:
+            pass
+        self._remove_files(folder, done[1])
+        return done[0]
 
     def get_session_delete_targets(self, session_id: str) -> list[str]:
         """The ids that ``delete_session`` would delete, the session first; ``[]`` for an unknown id."""
@@ -78,6 +89,15 @@ class DeletingVerbs(StoreCore):
             self._remove_files(folder, deleted)
             count += len(deleted)
         return count
+
+    def _delete_part(
+        self, wanted: list[str], expected: frozenset[str] | None
+    ) -> tuple[int, list[str]] | None:
+        started = time.monotonic()
+        done = self._write(lambda uow: uow.deleting.delete_part(wanted, expected))
+        if done is None:
+            pause_after(started)
+        return done
 
     def _remove_files(self, folder: str | None, deleted: Collection[str]) -> None:
         if folder is not None and deleted:

@@ -13,7 +13,7 @@ from hermes_state.records import AutoPruneReport
 from hermes_state.repositories.lease_rows import require_seconds
 from hermes_state.repositories.pruning import Page
 from hermes_state.repositories.retention_rules import Retention, RetentionFilters, retention
-from hermes_state.store.deleting import DeletingVerbs, Folder
+from hermes_state.store.deleting import DeletingVerbs, Folder, pause_after
 from hermes_state.unit_of_work import UnitOfWork
 
 LAST_AUTO_PRUNE = "last_auto_prune"
@@ -21,8 +21,6 @@ LAST_AUTO_VACUUM = "last_auto_vacuum"
 _HOUR_SECONDS = 3_600.0
 _VACUUM_INTERVAL_SECONDS = 30 * 24 * _HOUR_SECONDS
 _FREE_SHARE = 0.25
-# As long as the next part has the write lock, nobody else gets it: let them come in between.
-_PAUSE_SHARE, _LEAST_PAUSE_SECONDS = 0.25, 0.01
 
 
 class RetentionVerbs(DeletingVerbs):
@@ -162,7 +160,7 @@ class RetentionVerbs(DeletingVerbs):
                 return
             yield page
             after = page.after
-            time.sleep(max(_LEAST_PAUSE_SECONDS, (time.monotonic() - started) * _PAUSE_SHARE))
+            pause_after(started)
 
     def _old_part(
         self, work: Callable[[UnitOfWork, str | None], Page | None], after: str | None
