@@ -128,8 +128,8 @@ class SqliteOperations(DialectOperations):
         return column.in_(sa.select(each.c.value))
 
     def list_value(self, values: Iterable[Any]) -> str:
-        """The JSON text of the list."""
-        return json.dumps(list(values))
+        """The JSON text of the list, without BLOBs, which another program may have stored: no text equals one."""
+        return json.dumps([value for value in values if not isinstance(value, bytes)])
 
     def list_length(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
         """CASE fixes the order: the JSON functions fail on malformed text."""

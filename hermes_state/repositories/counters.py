@@ -175,7 +175,7 @@ def _recount() -> sa.Executable:
             message_count=active,
             tool_call_count=sa.bindparam("calls", type_=sa.BigInteger),
             last_active_at=_newest_timestamp(),
-            rewind_count=_SESSIONS.c.rewind_count + sa.bindparam("rewinds", type_=sa.BigInteger),
+            rewind_count=_rewinds() + sa.bindparam("rewinds", type_=sa.BigInteger),
         )
     )
 
@@ -191,3 +191,9 @@ def _changed_by(*, sign: int) -> dict[str, Any]:
 
 def _newest_timestamp() -> sa.ScalarSelect[Any]:
     return rows.newest(columns=("timestamp",)).limit(1).scalar_subquery()
+
+
+def _rewinds() -> sa.ColumnElement[int]:
+    """What was counted so far; another program may have stored less than nothing, which no update would get past."""
+    stored = _SESSIONS.c.rewind_count
+    return sa.case((stored < sa.literal_column("0"), sa.literal_column("0")), else_=stored)

@@ -20,7 +20,7 @@ from hermes_state.repositories.usage_values import (
     Usage,
     day_of,
     number_of,
-    usage_key,
+    stored_key,
 )
 
 BY_MODEL = table_of(SessionModelUsageRow)
@@ -44,9 +44,8 @@ class UsageLedgers:
         """
         if not any(amounts.values()) and all(amounts[name] is None for name in COSTS):
             return
-        route = {name: getattr(usage, name) or session[name] or "" for name in ("model", *ROUTE)}
-        keys = {name: usage_key(name, text) for name, text in route.items()}
-        of_model = {"session_id": session["id"], **keys, "task": task}
+        route = {name: getattr(usage, name) or stored_key(session[name]) for name in ("model", *ROUTE)}
+        of_model = {"session_id": session["id"], **route, "task": task}
         of_day = {"session_id": session["id"], "day": day_of(now)}
         provenance = {name: getattr(usage, name) for name in PROVENANCE}
         self.add(BY_MODEL, of_model, amounts, now, provenance)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from hermes_state.errors import InvalidArgumentError
 from hermes_state.models import USAGE_COUNTERS
 from hermes_state.repositories.session_values import optional_text
+from hermes_state.text import clean_text
 
 COSTS = ("estimated_cost_usd", "actual_cost_usd")
 PROVENANCE = ("cost_status", "cost_source", "pricing_version")
@@ -82,6 +83,11 @@ def usage_key(argument: str, value: Any) -> str:
     return text
 
 
+def stored_key(stored: Any) -> str:
+    """A text of a session as usage is told apart by it, whatever another program stored there."""
+    return "" if stored is None else clean_text(str(stored))[:MAX_KEY_CHARACTERS]
+
+
 def day_of(epoch: float) -> str:
     """The date of UTC, ``YYYY-MM-DD``."""
     return dt.datetime.fromtimestamp(epoch, dt.UTC).strftime("%Y-%m-%d")
@@ -111,5 +117,5 @@ def _money(argument: str, value: Any) -> float | None:
 
 
 def number_of(stored: Any) -> int | float:
-    """A total as it is stored; what another program stored that is no finite number counts as nothing."""
-    return stored if isinstance(stored, (int, float)) and math.isfinite(stored) else 0
+    """A total as it is stored; what another program stored counts as nothing if no total can be that."""
+    return stored if isinstance(stored, (int, float)) and 0 < stored <= _MOST else 0

@@ -18,7 +18,7 @@ from hermes_state.reports import Difference, difference
 from hermes_state.repositories.base import Repository
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.repositories.usage_ledgers import BY_DAY, BY_MODEL, CONVERSATION, UsageLedgers
-from hermes_state.repositories.usage_values import COSTS, MAX_KEY_CHARACTERS, ROUTE, day_of, usage_key
+from hermes_state.repositories.usage_values import COSTS, ROUTE, day_of, stored_key
 
 _COUNTED = (*USAGE_COUNTERS, *COSTS)
 _KINDS = ("", "own_", "every_", "days_")
@@ -72,9 +72,7 @@ class UsageVerifyingRepository(Repository):
         seen = float(row["started_at"])
         by_model = {name: _lacks(name, each.own, each.total) for name, each in sums.items()}
         by_day = {name: _lacks(name, each.days, each.known) for name, each in sums.items()}
-        route = {
-            name: usage_key(name, str(row[name] or "")[:MAX_KEY_CHARACTERS]) for name in ("model", *ROUTE)
-        }
+        route = {name: stored_key(row[name]) for name in ("model", *ROUTE)}
         if any(by_model.values()):
             ledgers.add(
                 BY_MODEL, {"session_id": row["id"], **route, "task": CONVERSATION}, by_model, seen, {}

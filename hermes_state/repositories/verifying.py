@@ -14,6 +14,7 @@ from hermes_state.repositories import rows
 from hermes_state.repositories.base import Repository, table_of
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.session_placing import SESSIONS
+from hermes_state.text import is_usable_id
 
 _MESSAGES = rows.MESSAGES
 _DERIVED = ("message_count", "tool_call_count", "last_active_at")
@@ -154,4 +155,5 @@ def _contradictions(
         expected["root_session_id"] = None if root == session_id else root
     for column, value in expected.items():
         if row[column] != value:
-            yield difference("sessions", session_id, column, row[column], value)
+            can = is_usable_id(session_id)  # other ids no verb of this package takes
+            yield difference("sessions", session_id, column, row[column], value, can_be_mended=can)
