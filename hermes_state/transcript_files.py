@@ -29,22 +29,20 @@ def checked_folder(argument: str, folder: Any) -> str | None:
 def remove(folder: str, deleted: Collection[str], still_there: Callable[[list[str]], set[str]]) -> None:
     """Removes ``<id>.json``, ``<id>.jsonl`` and ``request_dump_<id>_*.json`` of the deleted sessions; no other file.
 
-    A dump belongs to the longest id that fits its name, so ``still_there`` is asked which of the ids exist. The folder is read
+    A file belongs to the longest id that fits its name, so ``still_there`` is asked which of the ids exist. The folder is read
     once. What cannot be removed is left: the sessions are gone already.
     """
     gone = set(deleted)
     with suppress(OSError):
         names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(_ENDINGS)]
-        dumps = {name: ids for name in names if not gone.isdisjoint(ids := list(_possible_owners(name)))}
+        owners = {name: ids for name in names if not gone.isdisjoint(ids := list(_possible_owners(name)))}
         others = (
-            still_there(sorted({each for ids in dumps.values() for each in ids} - gone)) if dumps else set()
+            still_there(sorted({each for ids in owners.values() for each in ids} - gone)) if owners else set()
         )
-        own = [
-            name for name, ids in dumps.items() if next(each for each in ids if each in gone | others) in gone
-        ]
-        for name in [*own, *(name for name in names if _stem(name) in gone)]:
-            with suppress(OSError):
-                os.unlink(os.path.join(folder, name))
+        for name, ids in owners.items():
+            if next(each for each in ids if each in gone or each in others) in gone:
+                with suppress(OSError):
+                    os.unlink(os.path.join(folder, name))
 
 
 def _stem(name: str) -> str:
@@ -52,7 +50,8 @@ def _stem(name: str) -> str:
 
 
 def _possible_owners(name: str) -> Iterator[str]:
-    """The ids whose dump a file of this name may be, the longest first."""
+    """The ids whose file this may be, the longest first: that of its whole name, then those whose dump it may be."""
+    yield _stem(name)
     if not (name.startswith(_DUMP) and name.endswith(".json")):
         return
     rest = _stem(name)[len(_DUMP) :]

@@ -171,7 +171,7 @@ def retention(
         older_than_days = DEFAULT_DAYS
     before = None
     if older_than_days is not None:
-        days = require_seconds("older_than_days", older_than_days, zero=True)
+        days = _not_negative("older_than_days", older_than_days, "days")
         before = time.time() - days * _DAY_SECONDS
     return Retention(before, wanted, to_hide, expected_ids(only))
 
@@ -190,11 +190,11 @@ def _part(name: str, value: Any) -> str:
     return text
 
 
-def _money(name: str, value: Any) -> float:
+def _not_negative(name: str, value: Any, unit: str = "US dollars") -> float:
     try:
         return require_seconds(name, value, zero=True)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(name, "it must be a finite number of US dollars, not below 0") from error
+        raise InvalidArgumentError(name, f"it must be a finite number of {unit}, not below 0") from error
 
 
 def _moment(name: str, value: Any) -> float:
@@ -208,7 +208,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "cwd_prefix": _part,
     "title_query": _part,
     **dict.fromkeys(_COUNTS, require_count),
-    **dict.fromkeys(_COSTS, _money),
+    **dict.fromkeys(_COSTS, _not_negative),
     **dict.fromkeys(_TIMES, _moment),
 }
 

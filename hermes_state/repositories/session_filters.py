@@ -16,6 +16,8 @@ from hermes_state.text import clean_text
 
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _JOINING = " _-.,:;/'\"()#&+"
+# Each is a term of the statement, and SQLite parses no expression of over a thousand.
+_MOST_WORDS = 50
 _FLAGS = ("include_children", "include_archived", "archived_only", "include_hidden", "hidden", "pinned")
 ACTIVITY = sa.func.coalesce(SESSIONS.c.last_active_at, SESSIONS.c.started_at)
 # Root, branch, and continuations without parent; a row without kind is one of another program.
@@ -152,7 +154,11 @@ def _words(query: Any) -> list[str] | None:
     """The words of a search, without punctuation; ``None`` without a search."""
     if query is None or query == "":
         return None
-    return "".join(c if c.isalnum() else " " for c in ascii_lower(_text("search_query", query))).split()
+    words = "".join(c if c.isalnum() else " " for c in ascii_lower(_text("search_query", query))).split()
+    found = list(dict.fromkeys(words))
+    if len(found) > _MOST_WORDS:
+        raise InvalidArgumentError("search_query", f"it has more than {_MOST_WORDS} different words")
+    return found
 
 
 def _squeezed(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:

@@ -221,6 +221,46 @@ def test_files_of_deleted_sessions_go_and_no_others(db: SessionDB, tmp_path: Pat
     assert db.get_session("e") is not None
 
 
+def test_a_file_that_may_belong_to_two_sessions_is_that_of_the_longest_id(
+    db: SessionDB, tmp_path: Path
+) -> None:
+    for name in ("s", "request_dump_s_1", "s_1"):
+        db.create_session(name, "cli")
+    for name in ("request_dump_s_1.json", "request_dump_s_2.json", "request_dump_s_1_2.json", "s_1.json"):
+        (tmp_path / name).write_text("x")
+
+    def left() -> list[str]:
+        return sorted(path.name for path in tmp_path.glob("*.json"))
+
+    db.delete_session("s", tmp_path)
+    assert left() == ["request_dump_s_1.json", "request_dump_s_1_2.json", "s_1.json"]
+    db.delete_session("s_1", tmp_path)
+    assert left() == ["request_dump_s_1.json"]
+    db.delete_session("request_dump_s_1", tmp_path)
+    assert left() == []
+
+
+@pytest.mark.parametrize(
+    "session_id", ["../x", "a/b", "*", "?", "[a-c]bc", "..", ".", "~", "\\x", "-rf", "x\n", "%s", "x'y", "/x"]
+)
+def test_no_id_reaches_the_file_of_another(db: SessionDB, tmp_path: Path, session_id: str) -> None:
+    folder = tmp_path / "in"
+    (folder / "a").mkdir(parents=True)
+    kept = [
+        tmp_path / "x.json",
+        folder / "a" / "b.json",
+        folder / "b.json",
+        folder / "abc.json",
+        folder / "x.json",
+    ]
+    kept += [folder / "request_dump_abc_1.json", folder / ".json"]
+    for path in kept:
+        path.write_text("x")
+    db.create_session(session_id, "cli")
+    assert db.delete_session(session_id, folder) is True
+    assert all(path.exists() for path in kept)
+
+
 def test_without_a_folder_no_file_is_touched_and_a_failure_leaves_them(
     db: SessionDB, raw: RawSql, tmp_path: Path
 ) -> None:
