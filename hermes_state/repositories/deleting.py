@@ -118,17 +118,17 @@ class DeletingRepository(SessionPlacing):
     def count_empty(self) -> int:
         """How many sessions ``delete_empty`` would delete in all."""
         with self._transaction.verb() as conn:
-            return conn.scalar(sa.select(sa.func.count()).select_from(SESSIONS).where(_EMPTY)) or 0
+            return conn.scalar(sa.select(sa.func.count()).select_from(SESSIONS).where(self._is_empty())) or 0
 
     def delete_empty(self, limit: int) -> list[str]:
-        """Deletes ended sessions that never had a message, neither archived nor pinned, without delegates; their ids.
+        """Deletes ended sessions that never had a message, not archived, pinned or leased, without delegates; their ids.
 
         ``limit`` bounds the number, so that a caller can keep the transaction short.
         """
-        page = sa.select(SESSIONS.c.id).where(_EMPTY).order_by(SESSIONS.c.id).limit(limit)
+        page = sa.select(SESSIONS.c.id).where(self._is_empty()).order_by(SESSIONS.c.id).limit(limit)
         with self._transaction.verb() as conn:
             locked = self._lock(conn.scalars(page).all())
-            still = sa.select(SESSIONS.c.id).where(self._is_wanted(SESSIONS.c.id), _EMPTY)
+            still = sa.select(SESSIONS.c.id).where(self._is_wanted(SESSIONS.c.id), self._is_empty())
             found = sorted(conn.scalars(still, self._bound(locked)))
             self.delete_rows(found)
         return found
@@ -202,6 +202,14 @@ class DeletingRepository(SessionPlacing):
         conn.execute(followed.values(root_session_id=found.c.root), bound)
         begun = {"parent_session_id": None, "kind": "root", "root_session_id": None}
         conn.execute(sa.update(SESSIONS).where(is_first, continues).values(begun), bound)
+
+    def _is_empty(self) -> sa.ColumnElement[bool]:
+        """Nothing was written, and nobody is about to: whoever holds a live lease is."""
+        conversation = sa.func.coalesce(SESSIONS.c.root_session_id, SESSIONS.c.id)
+        now = self._operations.clock()
+        turn = sa.exists().where(_TURNS.c.conversation_id == conversation, _TURNS.c.expires_at > now)
+        lock = sa.exists().where(_LOCKS.c.session_id == SESSIONS.c.id, _LOCKS.c.expires_at > now)
+        return sa.and_(_EMPTY, ~turn, ~lock)
 
     def _is_wanted(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         return self._operations.is_any_of(column, "wanted")

@@ -81,7 +81,7 @@ class DeletingVerbs(StoreCore):
     def delete_empty_sessions(self, sessions_dir: Folder = None) -> int:
         """Deletes the ended sessions without a message of any state; returns their number.
 
-        Archived and pinned ones stay, and those with delegates. In parts of 500, each a transaction of its own.
+        Archived and pinned ones stay, those with delegates, and those that a live lease or lock holds. In parts of 500, each a transaction of its own.
         """
         folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
         count = 0

@@ -303,3 +303,16 @@ def test_delegates_made_while_the_parent_is_deleted_leave_nothing_behind(
         db.delete_session("p")
         thread.join()
         assert ids(raw) == []
+
+
+def test_an_empty_session_that_somebody_holds_is_kept(db: SessionDB, raw: RawSql) -> None:
+    for name in ("turn", "lock", "late", "free"):
+        db.create_session(name, "cli")
+    db.acquire_session_turn_lease("turn", "somebody")
+    assert db.try_acquire_compression_lock("lock", "somebody")
+    db.acquire_session_turn_lease("late", "somebody")
+    raw("UPDATE session_turn_leases SET expires_at = 1 WHERE conversation_id = 'late'")
+    raw("UPDATE sessions SET ended_at = 5")
+    assert db.count_empty_sessions() == 2
+    assert db.delete_empty_sessions() == 2
+    assert sorted(raw.column("SELECT id FROM sessions")) == ["lock", "turn"]
