@@ -24,7 +24,8 @@ from hermes_state.repositories.usage_values import (
     COSTS,
     ROUTE,
     Usage,
-    require_total,
+    sum_columns,
+    sum_of,
     usage_key,
 )
 from hermes_state.text import is_usable_id
@@ -89,10 +90,7 @@ class UsageRepository(Repository):
             raise InvalidArgumentError("task", "the days hold all tasks together")
         table, column = _GROUPS[by] if by is not None else (BY_MODEL, None)
         group = sa.literal("") if column is None else table.c[column]
-        sums = [
-            sa.cast(sa.func.coalesce(sa.func.sum(table.c[name]), 0), sa.BigInteger).label(name)
-            for name in USAGE_COUNTERS
-        ]
+        sums = [each for name in USAGE_COUNTERS for each in sum_columns(table.c[name], name)]
         costs = [sa.func.sum(table.c[name]).label(name) for name in COSTS]
         seen = [
             sa.func.min(table.c.first_seen).label("first_seen"),
@@ -149,7 +147,7 @@ class UsageRepository(Repository):
 
 
 def _record(row: sa.RowMapping, by: Grouping | None) -> UsageRecord:
-    counters = {name: require_total(row[name]) for name in USAGE_COUNTERS}
+    counters = {name: sum_of(row, name) for name in USAGE_COUNTERS}
     prompt = counters["input_tokens"] + counters["cache_read_tokens"] + counters["cache_write_tokens"]
     found: dict[str, Any] = {} if by is None else {by: row["name"]}
     found |= counters

@@ -15,6 +15,7 @@ from hermes_state.models import SessionDailyUsageRow, SessionModelUsageRow
 from hermes_state.repositories.base import table_of
 from hermes_state.repositories.usage_values import (
     COSTS,
+    MOST,
     PROVENANCE,
     ROUTE,
     Usage,
@@ -71,7 +72,9 @@ class UsageLedgers:
         changed: dict[str, Any] = {"last_seen": sa.case((is_newest, seen), else_=table.c.last_seen)}
         for name, amount in first.items():
             if amount is not None:
-                changed[name] = sa.func.coalesce(table.c[name], 0) + sa.literal(amount, table.c[name].type)
+                total = sa.func.coalesce(table.c[name], 0) + sa.literal(amount, table.c[name].type)
+                is_too_much = table.c[name] > MOST - amount if isinstance(amount, int) else sa.false()
+                changed[name] = sa.case((is_too_much, MOST), else_=total)
         changed |= {name: text for name, text in provenance.items() if text is not None}
         self._conn.execute(insert.on_conflict_do_update(index_elements=list(key), set_=changed))
 

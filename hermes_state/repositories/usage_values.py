@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import sqlalchemy as sa
+
 from hermes_state.errors import InvalidArgumentError
 from hermes_state.models import USAGE_COUNTERS
 from hermes_state.repositories.session_values import optional_text
@@ -17,7 +19,9 @@ COSTS = ("estimated_cost_usd", "actual_cost_usd")
 PROVENANCE = ("cost_status", "cost_source", "pricing_version")
 ROUTE = ("billing_provider", "billing_base_url", "billing_mode")
 MAX_KEY_CHARACTERS = 256
-_MOST = 2**63 - 1
+MOST = 2**63 - 1
+"""The highest number that a column can hold."""
+_HALF = 2**32
 
 
 class Change(NamedTuple):
@@ -52,8 +56,8 @@ class Usage:
                 continue
             totals[name] = amount if absolute else before + amount
             booked[name] = totals[name] - before
-            if name in USAGE_COUNTERS and totals[name] > _MOST:
-                raise InvalidArgumentError(name, f"the total would be above {_MOST}")
+            if name in USAGE_COUNTERS and totals[name] > MOST:
+                raise InvalidArgumentError(name, f"the total would be above {MOST}")
         totals |= {name: text for name in PROVENANCE if (text := getattr(self, name)) is not None}
         for name in ("model", *ROUTE):
             if getattr(self, name) and not session[name]:
@@ -93,16 +97,25 @@ def day_of(epoch: float) -> str:
     return dt.datetime.fromtimestamp(epoch, dt.UTC).strftime("%Y-%m-%d")
 
 
-def require_total(value: Any) -> int:
+def sum_columns(value: sa.ColumnElement[Any], name: str) -> list[sa.ColumnElement[Any]]:
+    """The sum of a counter in two columns, which ``sum_of`` puts together: no database's whole number overflows."""
+    return [
+        sa.func.sum(value // sa.literal(_HALF, sa.BigInteger)).label(f"{name}_high"),
+        sa.func.sum(value % sa.literal(_HALF, sa.BigInteger)).label(f"{name}_low"),
+    ]
+
+
+def sum_of(row: Mapping[Any, Any], name: str) -> int:
     """A sum as the driver gives it: PostgreSQL's may be a Decimal, SQLite's a float where other programs wrote one."""
-    return int(value) if math.isfinite(value) else _MOST
+    total = (row[f"{name}_high"] or 0) * _HALF + (row[f"{name}_low"] or 0)
+    return int(total) if math.isfinite(total) else MOST
 
 
 def _count(argument: str, value: Any) -> int:
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-        raise InvalidArgumentError(argument, f"it must be a whole number from 0 to {_MOST}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise InvalidArgumentError(argument, f"it must be a whole number from 0 to {MOST}")
     return value
 
 
@@ -118,4 +131,4 @@ def _money(argument: str, value: Any) -> float | None:
 
 def number_of(stored: Any) -> int | float:
     """A total as it is stored; what another program stored counts as nothing if no total can be that."""
-    return stored if isinstance(stored, (int, float)) and 0 < stored <= _MOST else 0
+    return stored if isinstance(stored, (int, float)) and 0 < stored <= MOST else 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -18,7 +17,7 @@ from hermes_state.reports import Difference, difference
 from hermes_state.repositories.base import Repository
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.repositories.usage_ledgers import BY_DAY, BY_MODEL, CONVERSATION, UsageLedgers
-from hermes_state.repositories.usage_values import COSTS, ROUTE, day_of, stored_key
+from hermes_state.repositories.usage_values import COSTS, ROUTE, day_of, stored_key, sum_columns, sum_of
 
 _COUNTED = (*USAGE_COUNTERS, *COSTS)
 _KINDS = ("", "own_", "every_", "days_")
@@ -96,25 +95,30 @@ class UsageVerifyingRepository(Repository):
     def _grouped(
         self, table: sa.Table, session_ids: Sequence[str], kinds: Mapping[str, sa.ColumnElement[bool]]
     ) -> sa.Subquery:
-        sums = [
-            sa.func.sum(sa.case((is_meant, table.c[name]))).label(f"{kind}_{name}")
-            for kind, is_meant in kinds.items()
-            for name in _COUNTED
-        ]
+        sums: list[sa.ColumnElement[Any]] = []
+        for kind, is_meant in kinds.items():
+            sums += [
+                sa.func.sum(sa.case((is_meant, table.c[name]))).label(f"{kind}_{name}") for name in COSTS
+            ]
+            for name in USAGE_COUNTERS:
+                sums += sum_columns(sa.case((is_meant, table.c[name])), f"{kind}_{name}")
         is_wanted = self._operations.is_any_of(table.c.session_id, table.name, session_ids)
         stmt = sa.select(table.c.session_id, *sums).where(is_wanted)
         return stmt.group_by(table.c.session_id).subquery()
 
 
 def _sums_of(row: Mapping[Any, Any]) -> dict[str, _Sums]:
-    return {name: _Sums(*(_plain(name, row[f"{kind}{name}"]) for kind in _KINDS)) for name in _COUNTED}
+    found = {}
+    for name in _COUNTED:
+        total, *sums = (f"{kind}{name}" for kind in _KINDS)
+        known = [_plain(row[each]) if name in COSTS else sum_of(row, each) for each in sums]
+        found[name] = _Sums(_plain(row[total]), *known)
+    return found
 
 
-def _plain(name: str, value: Any) -> Any:
-    """A number; PostgreSQL sums whole numbers to a Decimal, and another program may have stored text."""
-    found = float(value) if name in COSTS and isinstance(value, Decimal) else value
-    found = int(found) if isinstance(found, Decimal) else found
-    return found if isinstance(found, (int, float)) else 0
+def _plain(value: Any) -> int | float:
+    """A number; another program may have stored text."""
+    return value if isinstance(value, (int, float)) else 0
 
 
 def _differences(row: Mapping[Any, Any]) -> Iterator[Difference]:

@@ -241,3 +241,20 @@ def test_an_unknown_grouping_is_refused(db: SessionDB) -> None:
         db.usage_totals(by="colour")  # type: ignore[call-overload]
     with pytest.raises(InvalidArgumentError):
         db.usage_totals(by="day", task="")
+
+
+def test_sums_above_what_a_column_holds_are_sums(db: SessionDB, raw: RawSql) -> None:
+    most = 2**63 - 1
+    for name in ("a", "b"):
+        db.create_session(name, "cli")
+        db.update_token_counts(name, most, 7, model="m")
+        db.record_auxiliary_usage(name, "title", input_tokens=most, output_tokens=1)
+    whole = db.usage_totals()
+    assert (whole["input_tokens"], whole["output_tokens"]) == (4 * most, 16)
+    assert whole["total_tokens"] == 4 * most + 16
+    # One row holds no more; what it lacks is told.
+    assert raw.column("SELECT input_tokens FROM session_daily_usage") == [most, most]
+    assert {each["table"] for each in db.verify()} == {"session_daily_usage"}
+    with pytest.raises(InvalidArgumentError):
+        db.update_token_counts("a", 1)
+    assert db.usage_totals("a", task="title")["input_tokens"] == most
