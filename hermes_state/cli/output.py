@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -35,12 +36,28 @@ def note(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """``value`` as JSON on stdout; escaped to ASCII where stdout, or a lone surrogate, needs that."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=_bytes_as_text)
+    try:
+        text = _json_text(value, ensure_ascii=False)
+    except ValueError:  # a number that is not finite, which JSON does not have
+        value = _finite(value)
+        text = _json_text(value, ensure_ascii=False)
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
-        text = json.dumps(value, indent=2, default=_bytes_as_text)
+        text = _json_text(value, ensure_ascii=True)
     typer.echo(text)
+
+
+def _json_text(value: Any, *, ensure_ascii: bool) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=2, allow_nan=False, default=_bytes_as_text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _bytes_as_text(value: Any) -> Any:
@@ -83,9 +100,9 @@ def shown(value: Any) -> str:
     return f"{value:,}" if isinstance(value, (int, float)) else str(value)
 
 
-def one_line(text: str, width: int) -> str:
-    """``text`` with blanks collapsed, cut to ``width`` characters."""
-    flat = " ".join(text.split())
+def one_line(text: Any, width: int) -> str:
+    """``text`` with blanks collapsed, nothing that steers a terminal, cut to ``width`` characters."""
+    flat = " ".join(printable(text).split())
     return flat if len(flat) <= width else f"{flat[: width - 1]}…"
 
 

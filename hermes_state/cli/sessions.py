@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from hermes_state.cli.output import console, local_time, one_line, print_json
+from hermes_state.cli.output import console, local_time, one_line, print_json, shown
 from hermes_state.cli.target import target_of
 from hermes_state.errors import HermesStateError
 from hermes_state.store import SessionDB
@@ -70,8 +70,8 @@ def _load(db: SessionDB, id_or_prefix: str, every_row: bool) -> tuple[Any, list[
 def _heading(session: Any) -> Text:
     words = [
         f"source {session['source']}",
-        f"{session['message_count']:,} messages",
-        f"{session['tool_call_count']:,} tool calls",
+        f"{shown(session['message_count'])} messages",
+        f"{shown(session['tool_call_count'])} tool calls",
         f"started {local_time(session['started_at'])}",
     ]
     if session["ended_at"] is not None:

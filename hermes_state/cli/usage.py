@@ -14,7 +14,7 @@ from hermes_state.cli.output import console, note, one_line, print_json
 from hermes_state.cli.sessions import resolved
 from hermes_state.cli.target import target_of
 from hermes_state.records import UsageRecord
-from hermes_state.transfer.readable import printable
+from hermes_state.transfer.readable import drawable, printable
 
 _BAR_WIDTH = 30
 
@@ -65,7 +65,7 @@ def _print(by: str, groups: list[UsageRecord], total: UsageRecord) -> None:
         table.add_column(name, justify="right")
     in_money = any(_dollars(each) for each in groups)
     table.add_column("cost" if in_money else "tokens", no_wrap=True)
-    values = [_dollars(each) if in_money else float(each["total_tokens"]) for each in groups]
+    values = [drawable(_dollars(each) if in_money else each["total_tokens"]) for each in groups]
     most = max([*values, 1e-9])
     for each, value in zip(groups, values, strict=True):
         name = str({**each}[by]) or ("conversation" if by == "task" else "unknown")

@@ -11,11 +11,19 @@ from hermes_state.checkpoints import is_checkpoint
 
 # Stored text is not ours: escape sequences would steer the terminal, direction marks would turn the text around.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_LONGEST_BAR = 1e15
 
 
-def printable(text: str) -> str:
-    """``text`` without control and direction characters; line feeds and tabs stay."""
-    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
+def printable(text: Any) -> str:
+    """``text`` without control and direction characters; line feeds and tabs stay. Another program's numbers and bytes too."""
+    whole = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", whole.replace("\r\n", "\n"))
+
+
+def drawable(value: Any) -> float:
+    """``value`` as the length of a bar: what no plot can show, which only another program stores, is cut."""
+    # NaN is not greater than 0.
+    return min(max(0.0, float(value)), _LONGEST_BAR) if isinstance(value, (int, float)) else 0.0
 
 
 def size(count: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from hermes_state.errors import StoreUnavailableError
 from hermes_state.records import UsageRecord
 from hermes_state.reports import Size, StoreStatistics
-from hermes_state.transfer.readable import printable, size
+from hermes_state.transfer.readable import drawable, printable, size
 
 _MOST_LABEL = 40
 # pygal writes a script for tooltips, and comments that name its home page.
@@ -160,7 +160,7 @@ def _plot(kind: str, title: str, points: Sequence[tuple[str, float]], *, height:
     chart.x_labels = [
         _short(name) if is_upright else f"{_short(name)}  {formatted(value)}" for name, value in points
     ]
-    chart.add(title, [value for _, value in points])
+    chart.add(title, [drawable(value) for _, value in points])
     drawn = _NOT_PLAIN.sub("", chart.render(is_unicode=True))
     return f'<figure role="img" aria-label="{_html(title)}">{drawn}<figcaption>{_html(title)}</figcaption></figure>\n'
 
