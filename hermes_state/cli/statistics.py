@@ -11,6 +11,7 @@ from rich.console import Console
 from hermes_state.cli.output import note, one_line, print_json, print_table
 from hermes_state.cli.target import Target, target_of
 from hermes_state.reports import StoreStatistics
+from hermes_state.transfer.files import written
 from hermes_state.transfer.readable import size
 from hermes_state.transfer.report import bytes_by_table, report_page
 
@@ -53,7 +54,8 @@ def report(
     """Write what `stats` says as one HTML page with plots. It loads nothing, and suits light, dark and phones."""
     target = target_of(context)
     page = report_page(_look(target, days, biggest, retention_days), target.shown)
-    html.write_text(page, encoding="utf-8")
+    with written(html) as stream:
+        stream.write(page.encode())
     typer.echo(str(html))
     note(size(len(page.encode())))
 

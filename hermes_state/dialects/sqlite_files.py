@@ -53,25 +53,30 @@ def alone(engine: sa.Engine) -> Iterator[Connection]:
     """
     with _driver(engine) as connection:
         mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
-        patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
         try:
-            connection.execute("PRAGMA busy_timeout = 1000")
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            connection.execute("BEGIN EXCLUSIVE")
-            connection.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            found = translate(error)
-            if isinstance(found, StoreBusyError):
-                raise StoreBusyError("another process, or a part of this one, has the store open") from error
-            raise
-        finally:
-            connection.execute(f"PRAGMA busy_timeout = {patience}")
-        try:
+            _lock_others_out(connection)
             yield connection
         finally:
             connection.execute("PRAGMA locking_mode = NORMAL")
-            connection.execute(f"PRAGMA journal_mode = {'WAL' if mode == 'wal' else 'DELETE'}")
+            # Also when somebody came between the two steps: the file must not stay in a mode nobody chose.
+            connection.execute(f"PRAGMA journal_mode = {'WAL' if mode == 'wal' else 'DELETE'}").fetchone()
+
+
+def _lock_others_out(connection: Connection) -> None:
+    patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
+    connection.execute("PRAGMA busy_timeout = 1000")
+    try:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        connection.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        found = translate(error)
+        if isinstance(found, StoreBusyError):
+            raise StoreBusyError("another process, or a part of this one, has the store open") from error
+        raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
 def vacuum(engine: sa.Engine) -> str:

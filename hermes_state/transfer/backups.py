@@ -52,7 +52,7 @@ def backup_store(
     """Copies the store at ``url`` as it is at one moment, while others go on working with it.
 
     ``into`` is a folder, in which the backup gets a name of its own with the time (UTC), or the file to write; a file
-    that is there is replaced once the new one is complete. Only a copy that passed its check gets the name: SQLite's
+    that is there is replaced once the new one is complete, but never a SQLite file that is in use or has a log beside it. Only a copy that passed its check gets the name: SQLite's
     integrity check, or ``pg_restore`` reading the archive that ``pg_dump`` made. ``keep`` (at least 1): how many backups
     of this store stay in the folder, the newest ones. ``progress`` is called with the pages that remain and the pages in
     all (SQLite only). Raises ``StoreCorruptError``, ``NotADatabaseError``, ``StoreUnavailableError``,
@@ -67,6 +67,7 @@ def backup_store(
         suffix = ".db" if is_file else ".dump"
         name = _name_of(source)
         path, is_in_folder = _target(Path(into), name, suffix)
+        _require_unused(path)
         if keep is not None and not is_in_folder:
             raise InvalidArgumentError("keep", "it counts the backups of a folder; name a folder")
         with _partial(path) as partial:
@@ -187,6 +188,18 @@ def _target(into: Path, name: str, suffix: str) -> tuple[Path, bool]:
     if into.is_dir() or not into.suffix:
         return into / f"{name}{_now()}{suffix}", True
     return into, False
+
+
+def _require_unused(path: Path) -> None:
+    """A program that has the file open would go on writing into the one that is gone, beside the log of another."""
+    if path.exists() and not path.is_file():
+        raise InvalidArgumentError("into", f"{path} is a device or a pipe; name a file or a folder")
+    left = [f"{path}{suffix}" for suffix in ("-wal", "-journal") if Path(f"{path}{suffix}").exists()]
+    if left:
+        raise InvalidArgumentError(
+            "into",
+            f"{left[0]} lies beside it: {path} is a store in use, or one whose program was killed; name another file",
+        )
 
 
 def _now() -> str:

@@ -274,8 +274,9 @@ def _url(place: str | os.PathLike[str] | URL, settings: Settings) -> URL:
 
 
 def _require_two(source: URL, target: URL) -> None:
-    if sqlite_path(source) is None and source.get_backend_name() == "sqlite":
-        raise InvalidArgumentError("source", "a database in memory cannot be copied")
+    for argument, url in (("source", source), ("target", target)):
+        if url.get_backend_name() == "sqlite" and sqlite_path(url) is None:
+            raise InvalidArgumentError(argument, "a database in memory is no place to copy from or to")
     paths = [sqlite_path(url) for url in (source, target) if url.get_backend_name() == "sqlite"]
     is_one_file = (
         len(paths) == 2 and all(paths) and os.path.realpath(str(paths[0])) == os.path.realpath(str(paths[1]))

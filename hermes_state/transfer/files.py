@@ -43,20 +43,12 @@ class LineTooLong(bytes):
 def written(path: Path) -> Iterator[BinaryIO]:
     """A stream into ``path``, compressed for the suffixes ``.gz`` and ``.zst``; the file appears, whole, when the block ends.
 
-    Only the owner may read it. When the block raises, what stood at ``path`` before is untouched.
+    Only the owner may read it. When the block raises, what stood at ``path`` before is untouched. A link stays one, and
+    what is no file (a pipe, ``/dev/stdout``) gets the data as they come.
     """
     try:
-        with (
-            tempfile.NamedTemporaryFile(
-                dir=path.parent, prefix=f".{path.name[:100]}.", delete=False
-            ) as partial,
-            _unlinked_on_error(partial.name),
-        ):
-            with _compressing(path, cast("BinaryIO", partial)) as stream:
-                yield stream
-            partial.flush()
-            os.fsync(partial.fileno())
-            os.replace(partial.name, path)
+        with _destination(path) as raw, _compressing(path, raw) as stream:
+            yield stream
     except OSError as error:
         raise TransferFileError(path, error.strerror or "it cannot be written") from error
 
@@ -101,6 +93,25 @@ def _stdin() -> Iterator[BinaryIO]:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         copy.seek(0)
         yield cast("BinaryIO", copy)
+
+
+@contextmanager
+def _destination(path: Path) -> Iterator[BinaryIO]:
+    if path.exists() and not path.is_file():
+        with path.open("wb") as stream:
+            yield stream
+        return
+    place = Path(os.path.realpath(path))
+    with (
+        tempfile.NamedTemporaryFile(
+            dir=place.parent, prefix=f".{place.name[:100]}.", delete=False
+        ) as partial,
+        _unlinked_on_error(partial.name),
+    ):
+        yield cast("BinaryIO", partial)
+        partial.flush()
+        os.fsync(partial.fileno())
+        os.replace(partial.name, place)
 
 
 @contextmanager

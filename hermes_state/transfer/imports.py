@@ -122,7 +122,7 @@ class _Checking:
         is_part = isinstance(line.value, dict) and "continues" in line.value
         if is_part and self._current is None and self._index >= 0:
             return  # of a session that was refused
-        if not is_part:
+        if not is_part or self._index < 0:
             self._current = None
             self._index += 1
             self._on_progress("checking", self._index, None)

@@ -26,6 +26,31 @@ from tests.support.builders import snapshot, user
 from tests.support.raw import RawSql
 
 
+def test_a_link_or_a_pipe_to_write_to_stays_one(run: Run, db: SessionDB, tmp_path: Path) -> None:
+    db.create_session("a", "cli")
+    whole = tmp_path / "whole.jsonl"
+    link, pipe = tmp_path / "link.jsonl", tmp_path / "pipe.jsonl"
+    whole.write_text("of yesterday")
+    link.symlink_to(whole)
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        run("export", "--all", "-o", pipe)
+        piped = reader.communicate()[0]
+    run("export", "--all", "-o", link)
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert piped == whole.read_bytes()
+    assert [each["id"] for each in lines_of(piped)] == ["a"]
+
+
+def test_lines_that_carry_on_nothing_are_told_by_their_place(db: SessionDB, tmp_path: Path) -> None:
+    path = tmp_path / "part.jsonl"
+    path.write_text('{"continues": "a", "messages": []}\n')
+    with pytest.raises(ImportRefusedError) as caught:
+        import_file(db, path)
+    assert [(each["index"], each["line"]) for each in caught.value.errors] == [(0, 1)]
+
+
 def lines_of(data: bytes) -> list[Any]:
     return [json.loads(line) for line in data.splitlines()]
 

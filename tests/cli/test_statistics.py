@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import sys
 import time
@@ -17,6 +19,23 @@ from tests.support.builders import checkpoint, user
 from tests.support.raw import RawSql
 
 HOSTILE = '<script>alert(1)</script>"&\x1b[31m\u202e'
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before(
+    run: Run, filled: SessionDB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.create_session("one more", "cli")
+    page = tmp_path / "store.html"
+    page.write_text("the page of yesterday")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = run("report", "--html", page, code=1)
+    assert done.stderr.splitlines()[-1] == f"TransferFileError: {page}: No space left on device"
+    assert page.read_text() == "the page of yesterday"
+    assert [path for path in tmp_path.iterdir() if "html" in path.name] == [page]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from hermes_state import (
     HermesStateError,
@@ -24,6 +25,7 @@ from hermes_state import (
     StoreCorruptError,
     StoreUnavailableError,
 )
+from hermes_state.dialects import sqlite_files
 from hermes_state.transfer.backups import backup_store, restore_store
 from tests.support.builders import carrier, user
 from tests.support.raw import RawSql, sqlite_file
@@ -119,6 +121,47 @@ def test_a_named_file_is_replaced_once_the_new_one_is_complete(store_url: str, t
     fill(store_url, ["a"])
     restore_store(store_url, path)
     assert rows(store_url) == []
+
+
+def test_a_backup_never_takes_the_place_of_a_store_in_use(store_url: str, tmp_path: Path) -> None:
+    fill(store_url, ["a"])
+    used = f"sqlite:///{tmp_path / 'used.db'}"
+    with SessionDB(url=used) as db:
+        db.create_session("mine", "cli")
+        with pytest.raises(InvalidArgumentError, match="in use"):
+            backup_store(store_url, tmp_path / "used.db")
+        with pytest.raises(InvalidArgumentError, match="in use"):
+            backup_store(used, tmp_path / "used.db")
+        db.append_message("mine", "user", "later")
+    assert [row[1] for row in rows(used)] == ["mine"]
+
+
+def test_a_backup_into_what_is_no_file_is_refused(store_url: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.db"
+    os.mkfifo(pipe)
+    with pytest.raises(InvalidArgumentError, match="pipe"):
+        backup_store(store_url, pipe)
+    assert pipe.is_fifo()
+
+
+def test_a_file_that_somebody_opens_while_it_is_locked_keeps_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def beaten(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        raise StoreBusyError("somebody came between")
+
+    monkeypatch.setattr(sqlite_files, "_lock_others_out", beaten)
+    store_url = f"sqlite:///{tmp_path / 'state.db'}"
+    with SessionDB(url=store_url) as db:
+        db.create_session("s", "cli")
+    with closing(RawSql(store_url)) as raw:
+        raw("PRAGMA wal_checkpoint(TRUNCATE)")
+    engine = sa.create_engine(store_url)
+    assert sqlite_files.vacuum(engine) in {"kept", "incremental"}
+    engine.dispose()
+    with closing(RawSql(store_url)) as raw:
+        assert raw("PRAGMA journal_mode") == [("wal",)]
 
 
 @pytest.mark.parametrize("keep", [0, -1, True, 1.5, "2"])
