@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -312,3 +312,34 @@ class SessionCwd(TypedDict):
     cwd: str
     sessions: int
     last_active: float
+
+
+class ContextMessage(TypedDict):
+    """A message beside a hit, or the hit itself; the text is cut at 200 characters."""
+
+    role: str
+    content: str
+
+
+class SearchHit(TypedDict):
+    """A message that a search found."""
+
+    id: int
+    session_id: str
+    role: str
+    snippet: str
+    """The text around what was found, which stands between ``>>>`` and ``<<<``; ``...`` where it was cut."""
+    timestamp: float
+    tool_name: str | None
+    source: str
+    model: str | None
+    session_started: float
+    context: list[ContextMessage]
+    """The visible neighbour before, the hit, the visible neighbour behind."""
+
+
+class SearchIndexState(TypedDict):
+    """What the search index is; see ``SessionDB.search_index_state``."""
+
+    state: Literal["on", "off", "building", "degraded"]
+    trigram: bool

@@ -25,6 +25,8 @@ from hermes_state.repositories.meta import MetaRepository
 from hermes_state.repositories.portable import PortableRepository
 from hermes_state.repositories.pruning import PruningRepository
 from hermes_state.repositories.reactions import ReactionRepository
+from hermes_state.repositories.search_index import SearchIndexRepository
+from hermes_state.repositories.searching import SearchRepository
 from hermes_state.repositories.session_flags import SessionFlagRepository
 from hermes_state.repositories.session_lists import SessionListRepository
 from hermes_state.repositories.sessions import SessionRepository
@@ -138,6 +140,16 @@ class UnitOfWork:
     def flags(self) -> SessionFlagRepository:
         """What the owner notes on sessions."""
         return SessionFlagRepository(self._transaction)
+
+    @cached_property
+    def searching(self) -> SearchRepository:
+        """Finding messages by what was said in them."""
+        return SearchRepository(self._transaction)
+
+    @cached_property
+    def search_index(self) -> SearchIndexRepository:
+        """The index of the search as a whole."""
+        return SearchIndexRepository(self._transaction)
 
     @cached_property
     def verifying(self) -> VerifyingRepository:

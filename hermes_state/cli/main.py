@@ -23,6 +23,7 @@ from hermes_state.cli import (
     portable,
     record,
     schema,
+    search,
     sessions,
     space,
     statistics,
@@ -93,6 +94,7 @@ space.add_to(app)
 statistics.add_to(app)
 usage.add_to(app)
 doctor.add_to(app)
+search.add_to(app)
 listing.add_to(sessions.app)
 titles.add_to(sessions.app)
 archiving.add_to(sessions.app)

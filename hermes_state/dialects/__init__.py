@@ -9,16 +9,26 @@ from hermes_state.dialects.bulk import BulkOperations
 from hermes_state.dialects.bulk_postgresql import PostgresqlBulk
 from hermes_state.dialects.bulk_sqlite import SqliteBulk
 from hermes_state.dialects.postgresql import PostgresqlOperations
+from hermes_state.dialects.search import SearchOperations
+from hermes_state.dialects.search_postgresql import PostgresqlSearch
+from hermes_state.dialects.search_sqlite import SqliteSearch
 from hermes_state.dialects.sqlite import SqliteOperations
 
-__all__ = ["BulkOperations", "DialectOperations", "DriverStatement", "bulk_for", "operations_for"]
+__all__ = [
+    "BulkOperations",
+    "DialectOperations",
+    "DriverStatement",
+    "SearchOperations",
+    "bulk_for",
+    "operations_for",
+]
 
 
 def operations_for(engine: sa.Engine) -> DialectOperations:
     """The operations of the engine's database."""
     if engine.dialect.name == "sqlite":
-        return SqliteOperations(engine.dialect)
-    return PostgresqlOperations(engine.dialect)
+        return SqliteOperations(engine.dialect, SqliteSearch())
+    return PostgresqlOperations(engine.dialect, PostgresqlSearch())
 
 
 def bulk_for(engine: sa.Engine) -> BulkOperations:

@@ -17,6 +17,7 @@ from sqlalchemy.dialects.postgresql import Insert as PostgresqlInsert
 from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 
 from hermes_state.codec import MESSAGE_COLUMNS, PLACE, USUAL_COLUMNS
+from hermes_state.dialects.search import SearchOperations
 from hermes_state.reports import Size
 
 # Rows of one INSERT: 25 columns stay below SQLite's 32,766 parameters and PostgreSQL's 65,535.
@@ -63,7 +64,8 @@ class DialectOperations(abc.ABC):
     is_embedded: bool
     """Whether the database is a file of this process, which opens and migrates it itself."""
 
-    def __init__(self, dialect: sa.Dialect) -> None:
+    def __init__(self, dialect: sa.Dialect, search: SearchOperations) -> None:
+        self.search = search
         self._dialect = dialect
         self._compiled: dict[Hashable, DriverStatement] = {}
         self._insert_texts: dict[tuple[int, int], str] = {}

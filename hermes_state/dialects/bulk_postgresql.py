@@ -20,6 +20,11 @@ _INDEXES = sa.text("""
     WHERE found.schemaname = current_schema() AND found.tablename = :table AND found.indexdef NOT LIKE 'CREATE UNIQUE %'
 """)
 _LAST_VALUE = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}"
+_TRIGGERS_OF_SEARCH = sa.text(
+    "SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = 'messages'::regclass AND tgname LIKE 'messages!_search!_%' ESCAPE '!' "
+    "AND tgenabled <> 'D' ORDER BY tgname"
+)
+_FILL_OF_SEARCH = sa.text("SELECT statement FROM message_search_ddl WHERE part = 'fill' ORDER BY place")
 
 
 class PostgresqlBulk(BulkOperations):
@@ -80,9 +85,15 @@ class PostgresqlBulk(BulkOperations):
     def loosen(self, conn: sa.Connection, tables: Iterable[sa.Table]) -> dict[str, str]:
         """Foreign keys: a row may come before the one that it refers to, and checking all at once is faster.
 
-        And indices that keep nothing unique: they are built once, sorted.
+        And indices that keep nothing unique: they are built once, sorted. And the search index, which is filled at the end.
         """
         taken: dict[str, str] = {}
+        for name in conn.scalars(_TRIGGERS_OF_SEARCH).all():
+            taken[f"search:1:{name}"] = f"ALTER TABLE messages ENABLE TRIGGER {name}"
+            conn.exec_driver_sql(f"ALTER TABLE messages DISABLE TRIGGER {name}")
+        if taken:
+            filling = conn.scalars(_FILL_OF_SEARCH).all()
+            taken |= {f"search:2:{place}": statement for place, statement in enumerate(filling)}
         for table in tables:
             for name, statement in conn.execute(_INDEXES, {"table": table.name}).all():
                 taken[f"index:{name}"] = statement
@@ -115,8 +126,8 @@ class PostgresqlBulk(BulkOperations):
             raise translate(error) or error from error
 
     def tighten(self, conn: sa.Connection, loosened: dict[str, str]) -> None:
-        """Foreign keys last; adding one checks every row."""
-        for name in sorted(loosened):  # "index:" before "key:"
+        """Foreign keys, adding which checks every row, then the search index."""
+        for name in sorted(loosened):  # "index:" before "key:" before "search:"
             conn.exec_driver_sql(loosened[name].replace("%", "%%"))
 
     def set_last_id(self, conn: sa.Connection, table: sa.Table, last_id: int) -> None:

@@ -18,7 +18,10 @@ _INDEXES = """
     SELECT name, sql FROM sqlite_master
     WHERE type = 'index' AND sql NOT LIKE 'CREATE UNIQUE %' AND lower(tbl_name) IN :tables
 """
-_FULL_TEXT = "SELECT name FROM sqlite_master WHERE type = 'table' AND lower(sql) LIKE 'create virtual table%using fts5%'"
+_FILL_OF_SEARCH = """
+    SELECT statement FROM message_search_ddl WHERE part = 'fill' OR part = 'trigram fill'
+    AND EXISTS (SELECT 1 FROM message_search_state WHERE name = 'trigram' AND value = 'on') ORDER BY place
+"""
 
 
 class SqliteBulk(BulkOperations):
@@ -104,11 +107,12 @@ class SqliteBulk(BulkOperations):
         conn.exec_driver_sql(f"INSERT INTO {_quoted(table.name)} ({names}) VALUES ({marks})", list(rows))
 
     def tighten(self, conn: sa.Connection, loosened: dict[str, str]) -> None:
-        """Indices first, the search index last, by the triggers' own tables."""
+        """Indices first, the search index last, as the schema says how."""
         for key in sorted(loosened):  # "index:" before "trigger:"
             conn.exec_driver_sql(loosened[key])
-        for (name,) in conn.exec_driver_sql(_FULL_TEXT).all():
-            conn.exec_driver_sql(f"INSERT INTO {_quoted(name)} ({_quoted(name)}) VALUES ('rebuild')")
+        if any(key.startswith("trigger:messages_search_") for key in loosened):
+            for statement in conn.exec_driver_sql(_FILL_OF_SEARCH).scalars().all():
+                conn.exec_driver_sql(statement)
         broken = conn.exec_driver_sql("PRAGMA foreign_key_check").first()
         if broken is not None:
             raise ConstraintViolationError(f"row {broken[1]} of {broken[0]} refers to no row of {broken[2]}")

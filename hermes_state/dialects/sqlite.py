@@ -12,6 +12,7 @@ from sqlalchemy.dialects import sqlite
 
 from hermes_state.dialects import sqlite_files
 from hermes_state.dialects.base import DialectOperations
+from hermes_state.errors import StoreCorruptError
 from hermes_state.models import CARRIER_PREDICATE_SQLITE
 from hermes_state.reports import Size
 
@@ -89,8 +90,11 @@ class SqliteOperations(DialectOperations):
         return sa.func.length(sa.cast(column, sa.LargeBinary), type_=sa.BigInteger)
 
     def damages(self, conn: sa.Connection) -> list[str]:
-        """By ``integrity_check``, at most 100 lines."""
-        found = [str(row[0]) for row in conn.exec_driver_sql("PRAGMA integrity_check(100)")]
+        """By ``integrity_check``, at most 100 lines; it ends itself where it meets a damaged search index."""
+        try:
+            found = [str(row[0]) for row in conn.exec_driver_sql("PRAGMA integrity_check(100)")]
+        except StoreCorruptError as error:
+            return [error.reason]
         return [] if found == ["ok"] else found
 
     def ascii_lower(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[str]:

@@ -14,6 +14,7 @@ from hermes_state.store.notes import NoteVerbs
 from hermes_state.store.portable import PortableVerbs
 from hermes_state.store.reactions import ReactionVerbs
 from hermes_state.store.retention import RetentionVerbs
+from hermes_state.store.searching import SearchVerbs
 from hermes_state.store.sessions import SessionVerbs
 from hermes_state.store.titles import TitleVerbs
 from hermes_state.store.turns import TurnVerbs
@@ -43,12 +44,14 @@ class SessionDB(
     RetentionVerbs,
     TitleVerbs,
     ListVerbs,
+    SearchVerbs,
 ):
     """The store of one database, fixed when the object is made; safe to share between threads.
 
     ``db_path`` names a SQLite file, ``url`` any supported database; without both the default of
     ``hermes_state.settings.default_url`` is opened. ``migrate``: ``"auto"`` creates and upgrades a SQLite file and only
     checks a server database, ``True`` upgrades either, ``False`` only checks. ``read_only`` never writes, not even the
-    schema. ``search_index``: ``"on"`` or ``"off"``. Errors: the schema errors, ``NotADatabaseError``,
+    schema. ``search_index="off"`` takes the index of the search away, for every program that opens the
+    store, until ``rebuild_search_index``; ``"on"`` leaves it as it is. Errors: the schema errors, ``NotADatabaseError``,
     ``StoreUnavailableError`` and ``InvalidArgumentError``; there is never a fall-back to another database.
     """

@@ -19,6 +19,7 @@ from hermes_state.errors import (
     InvalidArgumentError,
     StoreBusyError,
     StoreClosedError,
+    StoreError,
     StoreReadOnlyError,
     UndecodableTextError,
 )
@@ -57,6 +58,8 @@ class StoreCore:
         self._closed = False
         try:
             self._open_schema(migrate)
+            if search_index == "off" and not read_only:
+                self._switch_search_off()
         except BaseException:
             self.close()
             raise
@@ -120,7 +123,22 @@ class StoreCore:
             with self.unit_of_work() as uow:
                 return work(uow)
 
+        try:
+            return _patiently(attempt)
+        except StoreError as error:
+            cause = error.__cause__
+            if not (self._operations.search.may_be_broken(cause) and self._detach_broken_index(cause)):
+                raise
         return _patiently(attempt)
+
+    def _detach_broken_index(self, cause: BaseException | None) -> bool:
+        """Whether a statement failed at the search index; it then stops blocking writes and says that it is degraded (K10)."""
+        with self.unit_of_work() as uow:
+            return uow.search_index.detach_broken(cause)
+
+    def _switch_search_off(self) -> None:
+        if self._read(lambda uow: uow.searching.state())["index"] != "off":
+            self._write(lambda uow: uow.search_index.switch_off())
 
 
 def _patiently(attempt: Callable[[], Result]) -> Result:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hermes_state.errors import StoreReadOnlyError
 from hermes_state.reports import Difference, difference
+from hermes_state.store.searching import SearchVerbs
 from hermes_state.store.space import SpaceVerbs
 
 _SESSIONS_A_PAGE = 200
@@ -13,11 +14,12 @@ _MOST_ORPHANS = 1_000
 _MOST_ROUNDS = 1_000
 
 
-class VerifyingVerbs(SpaceVerbs):
+class VerifyingVerbs(SpaceVerbs, SearchVerbs):
     """Finding, and mending, what other programs or a fault left contradictory."""
 
     def verify(self, repair: bool = False) -> list[Difference]:
-        """Compares counters, last activity, the first session of chains, usage, checkpoints and keys with the rows.
+        """Compares counters, last activity, the first session of chains, usage, checkpoints, keys and the
+        search index with the rows.
 
         Also runs the integrity check of SQLite. Returns every difference; with ``repair`` those that can be derived from
         other rows are mended, each in a short transaction, and say so (``repaired``). Of rows whose session is gone at most
@@ -25,13 +27,14 @@ class VerifyingVerbs(SpaceVerbs):
         """
         if repair and self.read_only:
             raise StoreReadOnlyError("the store was opened read-only")
+        of_index = self._of_index(repair=repair)
         found = self._read(lambda uow: uow.verifying.integrity())
         found += self._read(lambda uow: uow.verifying.orphans(_MOST_ORPHANS))
         self._mend(found, repair=repair)
         for each in self._rounds(repair=repair):
             self._mend(each, repair=repair)
             found += each
-        return found + self._usage(repair=repair) + self._shadowed(repair=repair)
+        return of_index + found + self._usage(repair=repair) + self._shadowed(repair=repair)
 
     def _rounds(self, *, repair: bool) -> Iterator[list[Difference]]:
         """Differences page by page; again when a mended session may have changed what its children should say."""
@@ -80,6 +83,13 @@ class VerifyingVerbs(SpaceVerbs):
 
     def _mend_usage(self, session_id: str) -> None:
         self._write(lambda uow: uow.usage_verifying.mend(session_id))
+
+    def _of_index(self, *, repair: bool) -> list[Difference]:
+        found = self._read(lambda uow: uow.search_index.difference())
+        if found and repair:
+            self.rebuild_search_index()
+            found[0]["repaired"] = True
+        return found
 
     def _shadowed(self, *, repair: bool) -> list[Difference]:
         found = []

@@ -24,12 +24,21 @@ _POSTGRESQL_DEFINITIONS = """
 
 
 def tables(sql: RawSql, backend: str) -> set[str]:
-    """The names of all tables of the current schema, SQLite's own left out."""
+    """The names of all tables of the current schema, SQLite's own and those of the search index left out."""
     if backend == "sqlite":
-        return set(
-            sql.column("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-        )
-    return set(sql.column("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"))
+        return {
+            name
+            for name in sql.column(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            )
+            if not _is_of_search(name)
+        }
+    found = sql.column("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    return {name for name in found if not _is_of_search(name)}
+
+
+def _is_of_search(name: str) -> bool:
+    return name.startswith(("message_search", "messages_fts", "message_texts", "message_plain", "message_call_texts", "message_unspaced"))  # fmt: skip
 
 
 def definitions(sql: RawSql, backend: str) -> dict[str, str]:
@@ -38,8 +47,13 @@ def definitions(sql: RawSql, backend: str) -> dict[str, str]:
         found = sql(
             "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
         )
-        return {name: _in_one_order(text) for name, text in found}
-    return dict(sql(_POSTGRESQL_DEFINITIONS))
+        return {name: _in_one_order(text) for name, text in found if not _defines_search(name)}
+    return {name: text for name, text in sql(_POSTGRESQL_DEFINITIONS) if not _defines_search(name)}
+
+
+def _defines_search(name: str) -> bool:
+    """The index is no table of the models; the contract suite of the search holds what keeps it."""
+    return any(_is_of_search(part.removeprefix("ix_")) or "messages_search_" in part for part in name.split())
 
 
 def _in_one_order(statement: str) -> str:

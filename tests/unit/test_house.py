@@ -22,7 +22,8 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_migrations" not in 
 LAYERS = (
     ("errors", "driver_errors", "text", "settings"),
     ("records", "reports", "checkpoints", "lineage", "json_values", "titles", "transcript_files"),
-    ("codec", "payloads", "decoding", "salvage", "alternation"),
+    ("codec", "payloads", "decoding", "salvage", "alternation", "search_query"),
+    ("search_snippets",),
     ("types",),
     ("models",),
     ("engine",),
