@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -18,25 +18,28 @@ ROUNDS = 5
 TURNS = 500
 
 
-def append_ratio(db: SessionDB, raw: RawStore) -> dict[str, float]:
+Turn = Callable[[int], list[dict[str, Any]]]
+
+
+def append_ratio(db: SessionDB, raw: RawStore, make: Turn = turn, prefix: str = "") -> dict[str, float]:
     """Messages a second of both, their ratio (1 means as fast as the bare driver), and our CPU µs a message.
 
     The two take turns, turn by turn; each round compares medians, so that another load on the machine hits both.
     """
-    rounds = [_append_round(db, raw, round_) for round_ in range(ROUNDS)]
+    rounds = [_append_round(db, raw, f"{prefix}{round_}", make) for round_ in range(ROUNDS)]
     best = max(rounds, key=lambda found: found["ratio"])
     return best | {"cpu_microseconds": min(found["cpu_microseconds"] for found in rounds)}
 
 
-def _append_round(db: SessionDB, raw: RawStore, round_: int) -> dict[str, float]:
+def _append_round(db: SessionDB, raw: RawStore, round_: str, make: Turn) -> dict[str, float]:
     session_ids = [db.create_session(f"{name}-{round_}", "bench") for name in ("ours", "bare")]
     ours, bare, cpu = [], [], 0.0
     for number in range(TURNS):
-        batch = turn(number)
+        batch = make(number)
         started = time.process_time()
         ours.append(_seconds(lambda b=batch: db.append_messages_batch(session_ids[0], b)))  # type: ignore[misc]
         cpu += time.process_time() - started
-        batch = turn(number)
+        batch = make(number)
         bare.append(_seconds(lambda b=batch: raw.append(session_ids[1], b)))  # type: ignore[misc]
     our_turn, bare_turn = statistics.median(ours), statistics.median(bare)
     return {
@@ -82,9 +85,11 @@ def strip_growth(db: SessionDB, rows: int = 40_000) -> dict[str, float]:
     return {"small_ms": small * 1e3, "large_ms": large * 1e3, "ratio": large / small}
 
 
-def file_bytes_after_checkpoints(path: Path, turns: int = 300) -> int:
+def file_bytes_after_checkpoints(
+    path: Path, turns: int = 300, search_index: Literal["on", "off"] = "off"
+) -> int:
     """Size of a fresh SQLite store (with -wal) after ``turns`` turns with a 120 KB checkpoint each, once closed."""
-    with SessionDB(path, search_index="off") as db:
+    with SessionDB(path, search_index=search_index) as db:
         db.create_session("s", "bench")
         _turn_times(db, "s", range(turns), checkpoint=True)
     return sum(file.stat().st_size for file in path.parent.glob(path.name + "*"))

@@ -106,6 +106,24 @@ def db(open_db: OpenDb) -> SessionDB:
     return open_db()
 
 
+@pytest.fixture(params=["words", "trigrams"])
+def search_db(request: pytest.FixtureRequest, open_db: OpenDb) -> SessionDB:
+    """An open, empty store, once without and once with the trigram index (PostgreSQL: pg_trgm)."""
+    store = open_db()
+    store.set_trigram_index(request.param == "trigrams")
+    return store
+
+
+@pytest.fixture(params=["words", "trigrams", "off"])
+def any_search_db(request: pytest.FixtureRequest, open_db: OpenDb) -> SessionDB:
+    """As ``search_db``, and once without any index: what a search finds is the same."""
+    if request.param == "off":
+        return open_db(search_index="off")
+    store = open_db()
+    store.set_trigram_index(request.param == "trigrams")
+    return store
+
+
 @pytest.fixture
 def raw(store_url: str) -> Iterator[RawSql]:
     """SQL past the package."""
