@@ -57,7 +57,7 @@ def prose(source: random.Random, size: int) -> str:
 
 def code(source: random.Random, size: int) -> str:
     """Lines of a program: names of two words, calls, indents, numbers."""
-    lines = []
+    lines: list[str] = []
     names = words(source, size // 8 + 8)
     for one, two, three, four in zip(*[iter(names)] * 4, strict=False):
         lines.append(f"    {one}_{two} = self.{three}({four!r}, {len(lines) * 7})")

@@ -51,6 +51,7 @@ def test_filters_by_source_role_session_and_time(search_db: SessionDB, rows: dic
         ({"role_filter": ["user"]}, named(rows, "user")),
         ({"role_filter": ["user", "tool"]}, named(rows, "user", "tool")),
         ({"role_filter": []}, []),
+        ({"role_filter": ["wizard", ""]}, []),
         ({"session_id": "b"}, named(rows, "b-")),
         ({"session_id": "nope"}, []),
         ({"session_id": "b", "role_filter": ["user"]}, named(rows, "b-user")),
@@ -179,8 +180,8 @@ def test_a_group_counts_visible_and_filtered_hits_only(search_db: SessionDB) -> 
     [
         {"limit": -1}, {"offset": -1}, {"limit": "1"}, {"limit": True}, {"limit": None}, {"limit": 2**63}, {"offset": 1.5},
         {"source_filter": "cli"}, {"source_filter": [7]}, {"source_filter": 7}, {"exclude_sources": "cli"},
-        {"exclude_sources": [None]}, {"role_filter": "user"}, {"role_filter": ["wizard"]}, {"role_filter": [7]},
-        {"role_filter": [""]}, {"session_id": 7}, {"session_id": b"s"}, {"since": "yesterday"}, {"since": float("nan")},
+        {"exclude_sources": [None]}, {"role_filter": "user"}, {"role_filter": [7]},
+        {"session_id": 7}, {"session_id": b"s"}, {"since": "yesterday"}, {"since": float("nan")},
         {"until": [1]}, {"until": True}, {"sort": "rank"}, {"sort": ""}, {"sort": 7}, {"sort": "NEWEST"},
     ],
 )  # fmt: skip

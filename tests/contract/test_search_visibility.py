@@ -93,7 +93,7 @@ def test_every_text_of_a_row_is_searched_on_every_route(store: SessionDB) -> Non
 def test_reasoning_is_found_when_it_is_asked_for(store: SessionDB) -> None:
     store.create_session("s", "cli")
     rows = [
-        store.append_message("s", "assistant", "answer", **{key: TEXT})
+        store.append_message("s", "assistant", "answer", **dict[str, Any]({key: TEXT}))
         for key in ("reasoning", "reasoning_content")
     ]
     store.append_messages_batch(
