@@ -18,9 +18,9 @@ _INDEXES = """
     SELECT name, sql FROM sqlite_master
     WHERE type = 'index' AND sql NOT LIKE 'CREATE UNIQUE %' AND lower(tbl_name) IN :tables
 """
-_FILL_OF_SEARCH = """
-    SELECT statement FROM message_search_ddl WHERE part = 'fill' OR part = 'trigram fill'
-    AND EXISTS (SELECT 1 FROM message_search_state WHERE name = 'trigram' AND value = 'on') ORDER BY place
+_FULL_TEXT = "SELECT name FROM sqlite_master WHERE type = 'table' AND lower(sql) LIKE 'create virtual table%using fts5%'"
+_TEXTS_OF_SEARCH = """
+    SELECT statement FROM message_search_ddl WHERE part = 'fill' AND statement NOT LIKE '%''rebuild''%' ORDER BY place
 """
 
 
@@ -111,8 +111,10 @@ class SqliteBulk(BulkOperations):
         for key in sorted(loosened):  # "index:" before "trigger:"
             conn.exec_driver_sql(loosened[key])
         if any(key.startswith("trigger:messages_search_") for key in loosened):
-            for statement in conn.exec_driver_sql(_FILL_OF_SEARCH).scalars().all():
+            for statement in conn.exec_driver_sql(_TEXTS_OF_SEARCH).scalars().all():
                 conn.exec_driver_sql(statement)
+        for (name,) in conn.exec_driver_sql(_FULL_TEXT).all():
+            conn.exec_driver_sql(f"INSERT INTO {_quoted(name)} ({_quoted(name)}) VALUES ('rebuild')")
         broken = conn.exec_driver_sql("PRAGMA foreign_key_check").first()
         if broken is not None:
             raise ConstraintViolationError(f"row {broken[1]} of {broken[0]} refers to no row of {broken[2]}")

@@ -31,7 +31,7 @@ _TOOL_CHARACTERS = 8192
 _MOST_CHARACTERS = 200_000
 
 _EVERYTHING = 2**63 - 1
-_LATER = ("step", "trigram index", "trigram triggers", "trigram step", "trigram fill")
+_LATER = ("step", "trigram index", "trigram triggers", "trigram step")
 
 _STATE = [
     "CREATE TABLE message_search_state (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
@@ -186,7 +186,6 @@ _SQLITE = [
     ("fill", _FILL),
     ("step", _STEP),
     ("trigram index", [f"CREATE VIRTUAL TABLE messages_trigram USING {_FTS5.format(tokenizer='trigram')}"]),
-    ("trigram fill", ["INSERT INTO messages_trigram (messages_trigram) VALUES ('rebuild')"]),
     ("trigram step", [_PART_OF_INDEX.format(index="messages_trigram")]),
     ("trigram triggers", _triggers("messages_fts", "messages_trigram")),
 ]  # fmt: skip
