@@ -230,7 +230,7 @@ def _postgresql() -> list[tuple[str, list[str]]]:
         rf"""CREATE FUNCTION hermes_search_words(given text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         SELECT regexp_replace(regexp_replace(lower(given {_collation()}), '[{_SIGNS}]+', ' ', 'g'), '([{_UNSPACED}])', ' \1 ', 'g') $$""",
         # JSON text as jsonb; NULL for what jsonb cannot hold. An escaped NUL or half a surrogate pair becomes U+FFFD.
-        r"""CREATE FUNCTION hermes_search_json(given text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+        r"""CREATE FUNCTION hermes_search_json(given text) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
         BEGIN
             RETURN given::jsonb;
         EXCEPTION WHEN OTHERS THEN
@@ -240,7 +240,7 @@ def _postgresql() -> list[tuple[str, list[str]]]:
                 RETURN NULL;
             END;
         END $$""",
-        """CREATE FUNCTION hermes_search_calls(given json) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+        """CREATE FUNCTION hermes_search_calls(given json) RETURNS text LANGUAGE sql IMMUTABLE AS $$
         SELECT string_agg(concat_ws(' ', call.value #>> '{function,name}', (
             SELECT string_agg(leaf #>> '{}', ' ')
             FROM (SELECT CASE jsonb_typeof(call.value #> '{function,arguments}')
@@ -255,7 +255,7 @@ def _postgresql() -> list[tuple[str, list[str]]]:
                 WITH ORDINALITY AS call (value, place)
         WHERE jsonb_typeof(call.value) = 'object' $$""",
         f"""CREATE FUNCTION hermes_search_vector(role text, content text, tool_name text, tool_calls json)
-        RETURNS tsvector LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+        RETURNS tsvector LANGUAGE sql IMMUTABLE AS $$
         SELECT to_tsvector('simple', hermes_search_words(left(concat_ws(E'\\n',
             left(content, CASE role WHEN 'tool' THEN {_TOOL_CHARACTERS} ELSE {_MOST_CHARACTERS} END),
             left(tool_name, {_TOOL_CHARACTERS}), hermes_search_calls(tool_calls)), {_MOST_CHARACTERS}))) $$""",
