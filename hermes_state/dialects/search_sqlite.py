@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -61,7 +61,7 @@ class SqliteSearch(SearchOperations):
             return self._by_words(query, glued="unspaced" in state)
 
         def holds(phrase: Phrase) -> sa.ColumnElement[bool]:
-            by_text = MESSAGES.c.id.in_(self._unspaced_rows(lambda column: self.text_holds(column, phrase)))
+            by_text = MESSAGES.c.id.in_(self._unspaced_rows((Alternative((phrase,), ()),)))
             if not phrase.is_literal:
                 return sa.or_(MESSAGES.c.id.in_(_rows_of("messages_fts", _expression(phrase))), by_text)
             if state["trigram"] == "on" and len(phrase.text) >= _SHORTEST_TRIGRAM:
@@ -83,22 +83,25 @@ class SqliteSearch(SearchOperations):
                 hands_out_in_order=True,
             )
         ranked = sa.select(index.c.rowid.label("id"), index.c.rank.label("rank")).where(matches)
-        by_text = self._unspaced_rows(
-            lambda column: self._any(query, lambda phrase: self.text_holds(column, phrase))
-        )
-        beside = by_text.add_columns(sa.literal_column("0.0")).where(
-            _UNSPACED_ROWS.c.message_id.not_in(_rows_of("messages_fts", expression))
+        beside = (
+            self._unspaced_rows(query)
+            .add_columns(sa.literal_column("0.0"))
+            .where(_UNSPACED_ROWS.c.message_id.not_in(_rows_of("messages_fts", expression)))
         )
         found = sa.union_all(ranked, beside).subquery("found")
         return Route(MESSAGES.join(found, found.c.id == MESSAGES.c.id), [], found.c.rank)
 
-    def _unspaced_rows(
-        self, holds: Callable[[sa.ColumnElement[Any]], sa.ColumnElement[bool]]
-    ) -> sa.Select[Any]:
+    def _unspaced_rows(self, query: SearchQuery) -> sa.Select[Any]:
+        """The rows with letters of such scripts that ``query`` finds by their texts."""
         texts = self.indexed_texts.alias("unspaced_texts")
-        in_texts = [holds(sa.func.coalesce(texts.c[name], "")) for name in TEXT_COLUMNS]
+
+        def holds(phrase: Phrase) -> sa.ColumnElement[bool]:
+            return sa.or_(
+                *[self.text_holds(sa.func.coalesce(texts.c[name], ""), phrase) for name in TEXT_COLUMNS]
+            )
+
         rows = sa.select(_UNSPACED_ROWS.c.message_id).join(texts, texts.c.id == _UNSPACED_ROWS.c.message_id)
-        return rows.where(sa.or_(*in_texts))
+        return rows.where(self._any(query, holds))
 
     def text_holds(self, column: sa.ColumnElement[Any], phrase: Phrase) -> sa.ColumnElement[bool]:
         """Letters as they are written but for the case of A to Z; words by the function that each connection has."""

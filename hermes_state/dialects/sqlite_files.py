@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -148,3 +150,15 @@ def _told(progress: Progress | None) -> Callable[[int, int, int], None] | None:
     if progress is None:
         return None
     return lambda _status, remaining, total: progress(remaining, total)
+
+
+def is_database(path: Path) -> bool:
+    """Whether there is a SQLite database, asked of SQLite itself: a descriptor of ours, closed, would drop this process's locks."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as conn:
+            conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        return error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_NOTADB
+    return True

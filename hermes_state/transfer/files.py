@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, cast
 
+from hermes_state.dialects import sqlite_files
 from hermes_state.errors import HermesStateError
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -43,7 +44,7 @@ class LineTooLong(bytes):
 def written(path: Path) -> Iterator[BinaryIO]:
     """A stream into ``path``, compressed for the suffixes ``.gz`` and ``.zst``; the file appears, whole, when the block ends.
 
-    Only the owner may read it. When the block raises, what stood at ``path`` before is untouched. A link stays one, and
+    Only the owner may read it. A database is never replaced (``TransferFileError``): it may be the very store. When the block raises, what stood at ``path`` before is untouched. A link stays one, and
     what is no file (a pipe, ``/dev/stdout``) gets the data as they come.
     """
     try:
@@ -102,6 +103,10 @@ def _destination(path: Path) -> Iterator[BinaryIO]:
             yield stream
         return
     place = Path(os.path.realpath(path))
+    if sqlite_files.is_database(place):
+        raise TransferFileError(
+            path, "it is a store, or a backup of one, and stays as it is; give another name"
+        )
     with (
         tempfile.NamedTemporaryFile(
             dir=place.parent, prefix=f".{place.name[:100]}.", delete=False

@@ -131,3 +131,11 @@ def test_pages_and_orders_hold_for_cjk(store: SessionDB) -> None:
         ]
         assert [row for page in pages for row in page] == whole
         assert sorted(whole) == rows
+
+
+def test_what_stands_in_other_texts_of_the_same_message_counts(search_db: SessionDB) -> None:
+    """Two words, one of them glued, in the text and in the tool's name; and NOT sees both."""
+    (row,) = say(search_db, "\u4fee\u6539youer\u670d", role="tool", tool_name="okapi")
+    assert found(search_db, "youer okapi") == [row]
+    assert found(search_db, "youer NOT okapi") == []
+    assert found(search_db, "youer NOT nowhere") == [row]
