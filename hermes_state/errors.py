@@ -162,7 +162,7 @@ class TitleConflictError(HermesStateError, ValueError):
 
 
 class DeletionConflictError(HermesStateError, ValueError):
-    """Other sessions than expected would be deleted too, ``session_ids``; nothing was deleted."""
+    """Other sessions than expected would be deleted too, ``session_ids``; no session was deleted."""
 
     def __init__(self, session_ids: Sequence[str]) -> None:
         self.session_ids = list(session_ids)
