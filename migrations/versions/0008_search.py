@@ -150,7 +150,9 @@ def _triggers(*indices: str) -> list[str]:
 _TEXTS = f"""messages.id AS id,
         CASE messages.role WHEN 'tool' THEN substr(messages.content, 1, {_TOOL_CHARACTERS}) ELSE messages.content END AS content,
         messages.tool_name AS tool_name"""
-_UNICODE = '"unicode61 remove_diacritics 0"'
+# FTS5 takes code points that it does not know for letters, pictures of faces among them.
+_PICTURES = "".join(map(chr, range(0x1F000, 0x1FB00)))
+_UNICODE = f"\"unicode61 remove_diacritics 0 separators '{_PICTURES}'\""
 _FTS5 = "fts5(content, tool_name, calls, content='message_texts', content_rowid='id', tokenize={tokenizer})"
 _CALLS_OF_ROWS = f"""INSERT INTO message_call_texts (message_id, text)
     SELECT id, text FROM (SELECT messages.id AS id, {_call_text("messages")} AS text FROM messages
