@@ -19,10 +19,11 @@ from sqlalchemy.engine import URL
 
 from hermes_state.driver_errors import translate
 from hermes_state.engine import build_engine
-from hermes_state.errors import SchemaAheadError, SchemaMismatchError, StoreError
+from hermes_state.errors import SchemaAheadError, SchemaMismatchError
 from hermes_state.settings import Settings
 
 OLDEST, NEWEST = 17, 31
+_ANY_FUTURE = 2.0**53
 
 # What every one of these versions has; what came later is looked for by name.
 _SESSION_COLUMNS = [
@@ -93,6 +94,11 @@ _REQUIRED: Mapping[str, Sequence[str]] = {
 }
 _KEYS = {"sessions": "id", "messages": "id"}
 _OURS = "alembic_version"
+# SQLite keeps a number in whatever form it was given; a text that spells none claims nothing.
+_CLAIMED = """
+    SELECT CAST(version AS REAL) FROM schema_version
+    WHERE typeof(version) IN ('integer', 'real') OR CAST(version AS REAL) <> 0
+"""
 # The older stores' own search indices; the new store makes its own.
 _IS_INDEX = re.compile(r"messages_fts|sqlite_|schema_version$")
 _ADVICE = "it was left untouched; give the state.db of an older store, version 17 to 31"
@@ -225,13 +231,16 @@ class OlderStore:
         return tuple(names)
 
     def _version(self) -> int | None:
-        """The number that the store claims; ``None`` where it claims none, and its columns alone decide."""
-        try:
-            claimed = [row[0] for row in self._all("SELECT version FROM schema_version")]
-        except StoreError:
+        """The number that the store claims; ``None`` where it claims none, and its columns alone decide.
+
+        A table that is there and cannot be read is damage, not silence: the number might be one of the future.
+        """
+        if not self._all("SELECT 1 FROM sqlite_master WHERE lower(name) = 'schema_version'"):
             return None
-        numbers = [number for number in claimed if isinstance(number, int)]
-        version = max(numbers, default=None)
+        if not self._all("SELECT 1 FROM pragma_table_xinfo('schema_version') WHERE lower(name) = 'version'"):
+            raise SchemaMismatchError("missing column schema_version.version", _ADVICE)
+        claimed = self._all(_CLAIMED)
+        version = max((int(max(-1.0, min(number, _ANY_FUTURE))) for (number,) in claimed), default=None)
         if version is not None and version > NEWEST:
             raise SchemaAheadError(str(version), str(NEWEST))
         if version is not None and version < OLDEST:

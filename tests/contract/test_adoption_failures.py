@@ -99,6 +99,17 @@ def alter(statement: str) -> Callable[[Path], None]:
     return change
 
 
+def zero_the_version(path: Path) -> None:
+    """Damages the page on which ``schema_version`` stands, and no other."""
+    conn = sqlite3.connect(path)
+    ((page,),) = conn.execute("SELECT rootpage FROM sqlite_master WHERE name = 'schema_version'")
+    ((size,),) = conn.execute("PRAGMA page_size")
+    conn.close()
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size : page * size] = bytes(size)
+    path.write_bytes(content)
+
+
 UNFIT: list[tuple[Callable[[Path], None], type[HermesStateError], str]] = [
     (truncate, StoreCorruptError, "."),
     (zero, NotADatabaseError, "."),
@@ -109,6 +120,18 @@ UNFIT: list[tuple[Callable[[Path], None], type[HermesStateError], str]] = [
     (Path.unlink, StoreUnavailableError, "there is no store"),
     (alter("UPDATE schema_version SET version = 32"), SchemaAheadError, "32"),
     (alter("UPDATE schema_version SET version = 16"), SchemaMismatchError, "version 16"),
+    (alter("UPDATE schema_version SET version = 32.5"), SchemaAheadError, "32"),
+    (alter("UPDATE schema_version SET version = x'3939'"), SchemaAheadError, "99"),
+    (alter("UPDATE schema_version SET version = 9e999"), SchemaAheadError, "31"),
+    (alter("INSERT INTO schema_version VALUES (32)"), SchemaAheadError, "32"),
+    (alter("UPDATE schema_version SET version = 0"), SchemaMismatchError, "version 0"),
+    (alter("UPDATE schema_version SET version = -9e999"), SchemaMismatchError, "version -1"),
+    (
+        alter("ALTER TABLE schema_version RENAME version TO revision"),
+        SchemaMismatchError,
+        "schema_version.version",
+    ),
+    (zero_the_version, StoreCorruptError, "."),
     (alter("ALTER TABLE messages DROP COLUMN compacted"), SchemaMismatchError, "messages.compacted"),
     (alter("DROP TABLE state_meta"), SchemaMismatchError, "state_meta"),
     (
@@ -136,12 +159,13 @@ def test_a_source_that_is_no_sound_older_store_is_refused(
     with pytest.raises(error, match=words):
         adopt_store(path, store_url)
     assert (path.read_bytes() if path.exists() else None) == before
-    if error is not StoreCorruptError:  # which may show in the middle only
+    if error is not StoreCorruptError or spoil is zero_the_version:  # which may show in the middle only
         assert raw("SELECT * FROM state_meta") == []
 
 
 @pytest.mark.parametrize(
-    "statement", ["DROP TABLE schema_version", "UPDATE schema_version SET version = 'new'"]
+    "statement",
+    ["DROP TABLE schema_version", "UPDATE schema_version SET version = 'new'", "DELETE FROM schema_version"],
 )
 def test_the_columns_decide_where_no_version_is_stated(old: OldStore, store_url: str, statement: str) -> None:
     old.conn.execute(statement)
