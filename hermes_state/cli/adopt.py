@@ -56,7 +56,7 @@ def adopt(
     ] = False,
     restart: Annotated[
         bool,
-        typer.Option("--restart", help="Throw away what another unfinished copy left in the target."),
+        typer.Option("--restart", help="Throw away what an unfinished copy left in the target."),
     ] = False,
     conversions: Annotated[
         Path | None,
@@ -72,7 +72,7 @@ def adopt(
 ) -> None:
     """Copy an older state.db (schema versions 17 to 31) into an empty store.
 
-    Until it has ended, the target cannot be opened. After a kill, the same command starts anew.
+    Until it has ended, the target cannot be opened. After a kill, the same command goes on.
     """
     target = target_of(context)
     if into is not None:
@@ -128,6 +128,8 @@ def _print(report: AdoptReport, into: str) -> None:
         )
     for table, count in report.left_tables.items():
         typer.echo(f"not copied: {count:,} rows of {printable(table)}, which this package does not have")
+    if report.resumed_after:
+        note(f"went on after {report.resumed_after:,} messages of an earlier run")
     note(f"{report.seconds:.1f} s, {report.finishing_seconds:.1f} s of them for the end")
     if report.conversion_counts:
         rows = [

@@ -50,6 +50,16 @@ class OtherOperationError(HermesStateError, ValueError):
         )
 
 
+class SourceChangedError(HermesStateError, RuntimeError):
+    """The source no longer gives what an earlier run took from it; the target stays incomplete, nothing of it is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what an earlier run copied is no longer what the source, or an option of this run, gives; "
+            "start over with --restart"
+        )
+
+
 class LostTargetError(HermesStateError, RuntimeError):
     """Somebody else took the target over, or removed it."""
 

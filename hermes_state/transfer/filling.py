@@ -18,6 +18,8 @@ from hermes_state.errors import HermesStateError
 from hermes_state.models import metadata
 from hermes_state.transfer.completeness import IncompleteMark, running
 
+_SILENT_SECONDS = 60.0
+
 
 class TargetNotEmptyError(HermesStateError, ValueError):
     """The target holds rows already; nothing was written."""
@@ -40,6 +42,7 @@ class Filling:
         self.notes: dict[str, str] = {}
         """What an earlier run noted, when it is resumed."""
         self.resumed = False
+        self._said_at = time.monotonic()
 
     @contextmanager
     def claimed(self, *, restart: bool, resumes: bool) -> Iterator[Self]:
@@ -79,6 +82,18 @@ class Filling:
         with self._conn.begin():
             self.mark.put("phase", "filling", time.time())
             yield self._conn
+        self._said_at = time.monotonic()
+
+    def keep(self, **notes: object) -> None:
+        """Notes, in the running transaction, what a later run needs to know (JSON values)."""
+        for key, value in notes.items():
+            self.mark.put(key, value, time.time())
+
+    def stay(self) -> None:
+        """Says now and then, while nothing is written, that this run is alive."""
+        if time.monotonic() - self._said_at > _SILENT_SECONDS:
+            with self.transaction():
+                pass
 
     def load(self, table: sa.Table, names: Sequence[str], rows: Sequence[Row]) -> None:
         """Inserts rows in the running transaction, values in the order of ``names``."""

@@ -198,7 +198,7 @@ def test_the_older_store_is_no_target(old: OldStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("phase", ["messages", "finishing"])
-def test_a_killed_adoption_leaves_a_marked_store_and_starts_anew(
+def test_a_killed_adoption_leaves_a_marked_store_and_goes_on(
     old: OldStore, store_url: str, raw: RawSql, phase: str
 ) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED_HALFWAY, old.path, store_url, phase], check=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -19,18 +19,13 @@ from hermes_state.dialects.bulk import Row
 from hermes_state.dialects.older_stores import OlderStore, reading_older_store
 from hermes_state.engine import build_engine, resolve_url, sqlite_path
 from hermes_state.errors import InvalidArgumentError
-from hermes_state.models import MessageRow, MetaRow, SystemPromptRow
+from hermes_state.models import MetaRow, SystemPromptRow
 from hermes_state.repositories.base import table_of
 from hermes_state.settings import Settings
 from hermes_state.transfer.adoption import values
-from hermes_state.transfer.adoption.messages import (
-    LOADED_COLUMNS,
-    MessageConverter,
-    Tally,
-    count_into,
-    loaded,
-)
+from hermes_state.transfer.adoption.messages import MessageConverter, Tally, count_into, loaded
 from hermes_state.transfer.adoption.notebook import AdoptReport, Conversion, Notebook
+from hermes_state.transfer.adoption.resuming import MESSAGES, WrittenMessages
 from hermes_state.transfer.adoption.sessions import (
     SESSIONS,
     NewSession,
@@ -48,7 +43,7 @@ __all__ = ["AdoptReport", "Conversion", "Progress", "adopt_store"]
 Progress = Callable[[str, int, int], None]
 """Called with the phase (``"sessions"``, ``"messages"`` or ``"finishing"``), what is done of it and what there is in all."""
 
-_MESSAGES, _META, _PROMPTS = table_of(MessageRow), table_of(MetaRow), table_of(SystemPromptRow)
+_META, _PROMPTS = table_of(MetaRow), table_of(SystemPromptRow)
 _ROWS_A_PART = 2_000
 _CHARACTERS_A_PART = 8 * 2**20
 _SESSIONS_A_PART = 500
@@ -93,9 +88,10 @@ def adopt_store(
     ``source`` and its -wal are not changed, and what others write to it meanwhile does not show.
 
     Until the end ``into`` is marked: opening it raises ``StoreIncompleteError``. After a failure or a kill, the same call
-    empties it and starts anew; with ``restart`` so does a call for another source. Raises ``TargetNotEmptyError``,
-    ``OperationRunningError`` while another process fills ``into``, ``OtherOperationError``, ``SchemaMismatchError`` and ``SchemaAheadError`` for a source or target that does not fit, ``NotADatabaseError``,
-    ``StoreCorruptError`` and the other store errors.
+    goes on: it reads ``source`` anew and writes what is missing. ``restart`` throws away what an unfinished adoption or
+    copy left. Raises ``TargetNotEmptyError``, ``OperationRunningError`` while another process fills ``into``, ``OtherOperationError``,
+    ``SourceChangedError`` when messages that were written already are others now, ``SchemaMismatchError`` and
+    ``SchemaAheadError`` for a source or target that does not fit, ``NotADatabaseError``, ``StoreCorruptError`` and the other store errors.
     """
     settings = Settings().model_copy(update={"statement_timeout_seconds": 0.0})
     old_url, new_url = _urls(source, into, settings)
@@ -109,7 +105,7 @@ def adopt_store(
         try:
             with (
                 engine.connect() as conn,
-                Filling(conn, "adopt", shown).claimed(restart=restart, resumes=False) as filling,
+                Filling(conn, "adopt", shown).claimed(restart=restart, resumes=True) as filling,
             ):
                 adoption = _Adoption(store, filling, notebook, report, settings.max_text_bytes)
                 adoption.run(keep_checkpoints=keep_checkpoints, progress=progress or _silent)
@@ -144,13 +140,6 @@ def _batched(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield part
 
 
-def _without_empty_columns(names: Sequence[str], rows: list[Row]) -> tuple[list[str], list[Row]]:
-    """The columns that any of the rows fills: half of them are NULL in most parts, and binding them takes time."""
-    columns = list(zip(*rows, strict=True))
-    filled = [place for place, values in enumerate(columns) if values.count(None) < len(rows)]
-    return [names[place] for place in filled], list(zip(*[columns[place] for place in filled], strict=True))
-
-
 class _Adoption:
     """One run."""
 
@@ -166,6 +155,7 @@ class _Adoption:
         self._filling = filling
         self._notebook = notebook
         self._report = report
+        self._written = WrittenMessages(filling)
         self._limit = max_text_bytes
         self._keeps_checkpoints = False
         self._progress: Progress = _silent
@@ -173,7 +163,7 @@ class _Adoption:
         self._tallies: dict[str, Tally] = {}
         self._left_keys: set[str] = set()
         low, high = store.id_range()
-        self._renumbers = low < 1 or high > _HIGHEST_ID
+        self._renumbers = self._plan.message_count > 0 and (low < 1 or high > _HIGHEST_ID)
         last_id = values.as_count(store.last_message_id()).value or 0
         # An id that was given out once is not given to another message.
         self._last_id = (
@@ -186,6 +176,9 @@ class _Adoption:
         """Everything, in this order: what messages hang on, messages, what is counted from them."""
         self._keeps_checkpoints, self._progress = keep_checkpoints, progress
         converter = MessageConverter(self._store.message_columns, self._notebook, self._limit)
+        if self._filling.resumed:
+            self._written.prepare()
+        self._report.resumed_after = self._written.earlier
         try:
             self._copy_sessions()
             self._copy_messages(converter)
@@ -220,10 +213,10 @@ class _Adoption:
     def _copy_messages(self, converter: MessageConverter) -> None:
         total = self._plan.message_count
         for part in self._parts(converter):
-            with self._filling.transaction():
-                self._filling.load(_MESSAGES, *_without_empty_columns(LOADED_COLUMNS, part))
+            self._written.write(part)
             self._report.messages += len(part)
             self._progress("messages", self._report.messages, total)
+        self._written.end()
 
     def _parts(self, converter: MessageConverter) -> Iterator[list[Row]]:
         part: list[Row] = []
@@ -240,7 +233,7 @@ class _Adoption:
                 encoded = self._stripped(encoded)
             part.append(loaded(new_id, encoded))
             room -= sum([len(encoded.values[place] or "") for place in _LONG])
-            if room < 0 or len(part) == _ROWS_A_PART:
+            if room < 0 or len(part) == _ROWS_A_PART or self._written.ends_a_part(len(part)):
                 yield part
                 part, room = [], _CHARACTERS_A_PART
         if part:
@@ -276,8 +269,8 @@ class _Adoption:
             else [t.newest_carrier for t in self._tallies.values() if t.newest_carrier]
         )
         converter = MessageConverter(self._store.message_columns, Notebook(None), self._limit)
-        stmt = sa.update(_MESSAGES).where(
-            _MESSAGES.c.session_id == sa.bindparam("session"), _MESSAGES.c.id == sa.bindparam("row_id")
+        stmt = sa.update(MESSAGES).where(
+            MESSAGES.c.session_id == sa.bindparam("session"), MESSAGES.c.id == sa.bindparam("row_id")
         )
         for old_id, new_id in newest:
             row = self._store.message(old_id)
@@ -289,6 +282,7 @@ class _Adoption:
                 encoded.without_checkpoints().values[_ITEMS] or ""
             )
             with self._filling.transaction() as conn:
+                self._written.restoring()
                 conn.execute(
                     stmt.values(codex_reasoning_items=items), {"session": session_id, "row_id": new_id}
                 )
@@ -363,8 +357,8 @@ class _Adoption:
         """Opens the store to everybody, if it holds what was copied."""
         with self._filling.completing() as conn:
             found = [
-                conn.scalar(sa.select(sa.func.count()).select_from(table)) for table in (SESSIONS, _MESSAGES)
+                conn.scalar(sa.select(sa.func.count()).select_from(table)) for table in (SESSIONS, MESSAGES)
             ]
             if found != [self._report.sessions, self._report.messages]:
                 raise LostTargetError
-            self._filling.bulk.set_last_id(conn, _MESSAGES, self._last_id)
+            self._filling.bulk.set_last_id(conn, MESSAGES, self._last_id)

@@ -32,12 +32,14 @@ class AdoptReport:
 
     ``finishing_seconds`` is the part of ``seconds`` after the last message. ``conversions`` lists the first 1,000, ``conversion_counts`` counts all, by table, column and rule. ``left_tables``: rows of
     tables that this package does not have. ``stripped_bytes``: JSON text of checkpoints that no request reads again.
+    ``resumed_after``: messages that an earlier run had written; 0 for a run from the beginning.
     """
 
     source: str
     version: int | None
     sessions: int = 0
     messages: int = 0
+    resumed_after: int = 0
     notes: int = 0
     seconds: float = 0.0
     finishing_seconds: float = 0.0
