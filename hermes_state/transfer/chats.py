@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hermes_state.errors import InvalidArgumentError
+
 SOURCE = "import"
 
 # Who speaks, in the words of the ShareGPT files that are about.
@@ -50,10 +52,14 @@ def chat_messages(value: Any) -> list[Any] | None:
 def chat_session(value: Any, session_id: str) -> dict[str, Any] | None:
     """The conversation as ``import_sessions`` takes it, under ``session_id`` unless it has an id; ``None`` for what is none.
 
-    An object with an id and ``messages`` is an export of this package and none of these.
+    An object with an id and ``messages`` is an export of this package and none of these. Raises ``InvalidArgumentError``
+    for one whose messages are no list.
     """
     messages = chat_messages(value)
-    if messages is None or ("id" in value and "messages" in value):
+    if messages is None:
+        _require_list(value)
+        return None
+    if "id" in value and "messages" in value:
         return None
     known = (*_MESSAGE_KEYS, "id", "system", "title", "model")
     session = {
@@ -63,6 +69,14 @@ def chat_session(value: Any, session_id: str) -> dict[str, Any] | None:
         "model_config": {str(key): item for key, item in value.items() if key not in known},
     }
     return session | {key: value[key] for key in ("title", "model") if isinstance(value.get(key), str)}
+
+
+def _require_list(value: Any) -> None:
+    if not isinstance(value, Mapping) or "role" in value:
+        return
+    key = next((key for key in _MESSAGE_KEYS if key in value), None)
+    if key is not None:
+        raise InvalidArgumentError(key, "it must be a list of messages")
 
 
 def _message(message: Any) -> Any:

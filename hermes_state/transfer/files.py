@@ -22,6 +22,8 @@ from hermes_state.errors import HermesStateError
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1024 * 1024
+_HELD_BYTES = 16 * 1024 * 1024
+_LINE_END = b"\r\n"
 _ZSTD_BITE = 1024
 
 
@@ -73,16 +75,38 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def bounded_lines(stream: BinaryIO, max_bytes: int) -> Iterator[bytes]:
-    """The lines of the stream without their ends; one above ``max_bytes`` is never held, a ``LineTooLong`` stands for it."""
-    while line := stream.readline(max_bytes + 2):
-        text = line.rstrip(b"\r\n")
-        if len(text) <= max_bytes:
-            yield text
-            continue
-        beginning = LineTooLong(text[:200])
-        while line and not line.endswith(b"\n"):
-            line = stream.readline(_CHUNK)
-        yield beginning
+    """The lines of the stream without their ends; a ``LineTooLong`` stands for one above ``max_bytes``.
+
+    What is not yet known to fit waits in an unnamed temporary file, so that a line that is too long takes hardly any memory.
+    """
+    while start := stream.readline(_CHUNK):
+        is_whole = len(start) < _CHUNK or start.endswith(b"\n")
+        line = start if is_whole else _collected(start, stream.readline, b"\n", max_bytes + len(_LINE_END))
+        text = None if line is None else line.rstrip(_LINE_END)
+        if text is None or len(text) > max_bytes:
+            text = LineTooLong(start[:200].rstrip(_LINE_END))
+        yield text
+
+
+def bounded_rest(stream: BinaryIO, max_bytes: int) -> bytes | None:
+    """What is left of the stream; ``None`` when it is more than ``max_bytes``, of which little is held then."""
+    return _collected(b"", stream.read, None, max_bytes)
+
+
+def _collected(start: bytes, read: Callable[[int], bytes], end: bytes | None, max_bytes: int) -> bytes | None:
+    """``start`` and what follows, up to ``end`` or to the last byte; ``None`` when it is more than ``max_bytes``."""
+    with tempfile.SpooledTemporaryFile(max_size=_HELD_BYTES) as held:
+        size = held.write(start)
+        while chunk := read(_CHUNK):
+            size += len(chunk)
+            if size <= max_bytes:
+                held.write(chunk)
+            elif end is None:
+                return None
+            if end is not None and chunk.endswith(end):
+                break
+        held.seek(0)
+        return held.read() if size <= max_bytes else None
 
 
 _DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)

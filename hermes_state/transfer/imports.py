@@ -30,7 +30,7 @@ from hermes_state.repositories.import_entries import (
 from hermes_state.repositories.importing import NewSession, followed, report
 from hermes_state.store import SessionDB
 from hermes_state.transfer.chats import chat_session
-from hermes_state.transfer.files import LineTooLong, bounded_lines, opened
+from hermes_state.transfer.files import LineTooLong, bounded_lines, bounded_rest, opened
 
 MAX_LINE_BYTES = 256 * 1024 * 1024
 MAX_LISTED_ERRORS = 1_000
@@ -254,18 +254,19 @@ def _lines(stream: BinaryIO, max_bytes: int) -> Iterator[_Line]:
         if isinstance(raw, LineTooLong):
             yield _Line(number, b"", error=_no_line(f"it is longer than {max_bytes:,} bytes"))
         elif is_first and (text.lstrip().startswith(b"[") or text.strip() == b"{"):
-            yield from _whole(number, text + b"\n" + stream.read(max_bytes + 1 - len(text)), max_bytes)
+            yield from _whole(number, text, bounded_rest(stream, max_bytes - len(text)), max_bytes)
             return
         else:
             yield _parsed(number, text)
         is_first = False
 
 
-def _whole(number: int, text: bytes, max_bytes: int) -> Iterator[_Line]:
-    if len(text) > max_bytes:
+def _whole(number: int, start: bytes, rest: bytes | None, max_bytes: int) -> Iterator[_Line]:
+    if rest is None:
         reason = f"a JSON list of more than {max_bytes:,} bytes is not taken; write one session a line"
         yield _Line(number, b"", error=_no_line(reason))
         return
+    text = start + b"\n" + rest
     line = _parsed(number, text)
     if line.error is not None or not isinstance(line.value, list):
         yield replace(line, text=text.replace(b"\n", b" "))

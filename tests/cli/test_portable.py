@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hermes_state import SessionDB
 from hermes_state.cli.main import app
 from hermes_state.repositories import exporting
 from hermes_state.transfer import imports
-from hermes_state.transfer.files import TransferFileError, bounded_lines, opened, written
+from hermes_state.transfer.files import LineTooLong, TransferFileError, bounded_lines, opened, written
 from hermes_state.transfer.imports import ImportRefusedError, import_file
 from tests.cli.conftest import PROJECT, Run
 from tests.contract.test_export import chain, pointers
@@ -234,22 +235,27 @@ def test_a_line_above_the_bound_is_refused_without_being_held(
         file.seek(0, os.SEEK_END)
         file.write(b'"}\n{"id": 7}\n')
     limited = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (600_000_000,) * 2)\n"
+        "import resource, sys\n"
         "from pathlib import Path\n"
         "from hermes_state import SessionDB\n"
         "from hermes_state.transfer.imports import ImportRefusedError, import_file\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024\n"
+        "db = SessionDB(sys.argv[1])\n"
+        "before = peak()\n"
         "try:\n"
-        "    import_file(SessionDB(sys.argv[1]), Path(sys.argv[2]), max_line_bytes=100_000_000)\n"
+        "    import_file(db, Path(sys.argv[2]))\n"
         "except ImportRefusedError as error:\n"
         "    print([(e['index'], e['line'], e['error']) for e in error.errors])\n"
+        "print(peak() - before)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", limited, tmp_path / "new.db", path],
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(PROJECT)},
     )  # fmt: skip
-    found = eval(done.stdout)
+    found, megabytes = map(eval, done.stdout.splitlines())
     assert [(index, line) for index, line, _ in found] == [(1, 2), (2, 3)]
-    assert "longer than 100,000,000 bytes" in found[0][2]
+    assert "longer than 268,435,456 bytes" in found[0][2]
+    assert megabytes < 60
     assert (
         import_file(db, write_lines(tmp_path / "short.jsonl", [{"id": "a"}]), max_line_bytes=11)["imported"]
         == 1
@@ -266,7 +272,33 @@ def test_lines_are_split_and_bounded_wherever_they_end(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"abc\r\nabcd\nabcdefgh\n\nab\nabcdefg")
     with path.open("rb") as stream:
-        assert list(bounded_lines(stream, 4)) == [b"abc", b"abcd", b"abcdefgh"[:6], b"", b"ab", b"abcdef"]
+        assert list(bounded_lines(stream, 4)) == [b"abc", b"abcd", b"abcdefgh", b"", b"ab", b"abcdefg"]
+
+
+@pytest.mark.parametrize("length", [2**20 - 2, 2**20 - 1, 2**20, 2**20 + 1, 3 * 2**20])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_lines_of_many_pieces_are_whole_up_to_the_bound(tmp_path: Path, length: int, end: bytes) -> None:
+    path = tmp_path / "lines"
+    line = b"x" * length
+    path.write_bytes(b"a\n" + line + end)
+    with path.open("rb") as stream:
+        assert list(bounded_lines(stream, length)) == [b"a", line]
+    with path.open("rb") as stream:
+        _, refused = bounded_lines(stream, length - 1)
+        assert isinstance(refused, LineTooLong)
+        assert line.startswith(refused)
+
+
+def test_a_long_list_is_refused_without_being_held(db: SessionDB, tmp_path: Path) -> None:
+    path = tmp_path / "list.json"
+    path.write_bytes(b"[\n" + b" " * 5_000_000 + b"\n]")
+    assert import_file(db, path)["imported"] == 0
+    tracemalloc.start()
+    with pytest.raises(ImportRefusedError, match="a JSON list of more than 4,000,000 bytes"):
+        import_file(db, path, max_line_bytes=4_000_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 @pytest.mark.parametrize("name", ["all.jsonl.gz", "all.jsonl.zst"])
@@ -371,6 +403,17 @@ def test_chats_of_other_programs_become_sessions(db: SessionDB, tmp_path: Path) 
     ]
     assert second["messages"][2]["weight"] == 1
     assert second["source"] == "import"
+
+
+@pytest.mark.parametrize("key", ["messages", "conversations", "conversation"])
+@pytest.mark.parametrize("value", ["x", {"from": "human"}, None])
+@pytest.mark.parametrize("others", [{}, {"id": "a"}])
+def test_a_chat_whose_messages_are_no_list_is_named_as_that(
+    db: SessionDB, raw: RawSql, tmp_path: Path, key: str, value: Any, others: dict[str, Any]
+) -> None:
+    with pytest.raises(ImportRefusedError, match=f"argument '{key}' is refused: it must be a list"):
+        import_file(db, write_lines(tmp_path / "chats.jsonl", [others | {key: value}]))
+    assert raw("SELECT id FROM sessions") == []
 
 
 def test_only_so_many_errors_are_listed(
