@@ -35,6 +35,22 @@ def load_json(text: str) -> Any:
         raise UnfitValueError("it is nested too deep") from error
 
 
+def has_repeated_key(text: str) -> bool:
+    """Whether an object in JSON ``text`` has a key twice, of which only the last is kept; also in text that was encoded twice."""
+    found = False
+
+    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal found
+        last = dict(pairs)
+        found = found or len(last) < len(pairs)
+        return last
+
+    value = json.loads(text, object_pairs_hook=look)
+    if isinstance(value, str) and value:
+        json.loads(value, object_pairs_hook=look)
+    return found
+
+
 def dump_json(value: Any) -> str:
     """Compact JSON text of a checked value, unescaped but where a surrogate leaves no choice (field report J5)."""
     text = _encode(value)

@@ -21,6 +21,7 @@ from hermes_state.driver_errors import translate
 from hermes_state.engine import build_engine
 from hermes_state.errors import SchemaAheadError, SchemaMismatchError
 from hermes_state.settings import Settings
+from hermes_state.text import has_surrogate
 
 OLDEST, NEWEST = 17, 31
 _ANY_FUTURE = 2.0**53
@@ -196,6 +197,8 @@ class OlderStore:
         """The text that sessions name by a hash (from version 25 on); ``None`` for an unknown one."""
         if not {"hash", "prompt"} <= set(self.columns.get("system_prompts", ())):
             return None
+        if isinstance(digest, str) and has_surrogate(digest):
+            return None  # the driver cannot ask for what is no UTF-8, and no hash looks like that
         found = self._all("SELECT prompt FROM system_prompts WHERE hash = ?", digest)
         return found[0][0] if found else None
 

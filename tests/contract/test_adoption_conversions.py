@@ -50,6 +50,9 @@ MESSAGE_CASES = [
     ("timestamp", 1e300, START + 5, "1970 and 2200"),
     ("timestamp", "yesterday", START + 5, "1970 and 2200"),
     ("timestamp", b"1780000001.5", 1780000001.5, "text was read as the number"),
+    ("timestamp", "2026-06-01 12:00:00.5", 1780315200.5, "a date was read"),
+    ("timestamp", "2026-06-01T12:00:00+02:00", 1780308000.0, "a date was read"),
+    ("timestamp", "1969-12-31", START + 5, "1970 and 2200"),
     ("token_count", "abc", None, "no whole number"),
     ("token_count", -3, None, "no whole number"),
     ("token_count", math.inf, None, "no whole number"),
@@ -69,6 +72,8 @@ MESSAGE_CASES = [
     ("tool_calls", json.dumps(json.dumps([{"id": "c"}])), '[{"id":"c"}]', "encoded twice"),
     ("tool_calls", '[{"a": "\\u0000"}]', f'[{{"a":"{REPLACEMENT}"}}]', "U+FFFD"),
     ("tool_calls", '[{"a": "\\ud800"}]', f'[{{"a":"{REPLACEMENT}"}}]', "U+FFFD"),
+    ("tool_calls", '[{"a": 1, "a": 2}]', '[{"a":2}]', "a key twice"),
+    ("display_metadata", '{"a": {"b": 1, "b": 2}}', '{"a":{"b":2}}', "a key twice"),
     ("display_metadata", "{broken", None, "not JSON"),
     ("reasoning", "thought", None, "only the assistant's messages have it"),
     ("codex_reasoning_items", '[{"type": "compaction"}]', None, "only the assistant's messages have it"),
@@ -130,6 +135,9 @@ SESSION_CASES = [
     ),
     ("model_config", "{broken", "{broken", None),
     ("system_prompt_hash", "unknown", None, "no prompt has this hash"),
+    ("system_prompt_hash", "h\0", None, "no prompt has this hash"),
+    ("started_at", "2026-06-01", 1780272000.0, "a date was read"),
+    ("ended_at", "2026-06-01T12:00:00Z", 1780315200.0, "a date was read"),
 ]
 
 
@@ -323,3 +331,45 @@ def test_every_conversion_is_handed_on_and_the_first_thousand_are_listed(
     assert len(report.conversions) == 1_000
     assert list(report.conversion_counts.values()) == [1_100]
     assert [found.id for found in handed] == [str(number) for number in range(1, 1_101)]
+
+
+def test_bytes_that_are_no_text_in_any_column_stop_nothing(
+    old: OldStore, store_url: str, raw: RawSql
+) -> None:
+    """In every column of every table that holds text, by which other rows are found too."""
+    spoilt = "CAST(x'61eda0803962ff' AS TEXT)"
+    columns = [row[1] for row in old.conn.execute("PRAGMA table_info(sessions)")]
+    for number, name in enumerate(columns):
+        old.session(f"s{number}")
+        old.message(f"s{number}")
+        old.conn.execute(f"UPDATE sessions SET {name} = {spoilt} WHERE id = ?", (f"s{number}",))
+    for row in old.conn.execute("PRAGMA table_info(messages)").fetchall()[1:]:
+        old.conn.execute(f"UPDATE messages SET {row[1]} = {spoilt} WHERE id = ?", (old.message("s1"),))
+    old.conn.execute(f"INSERT INTO state_meta VALUES ({spoilt}, {spoilt})")
+    report = adopt(old, store_url)
+    assert raw.value("SELECT count(*) FROM messages") == report.messages
+    told = {found.column for found in report.conversions if found.table == "sessions"}
+    # Counters are counted anew, and the parent is the session whose id was spoilt in the same way.
+    assert set(columns) - told == {"message_count", "tool_call_count", "parent_session_id"}
+    assert_counters_are_exact(raw, "s1")
+
+
+def test_content_whose_object_has_a_key_twice_is_reported(old: OldStore, store_url: str, raw: RawSql) -> None:
+    old.session()
+    old.message(content='\0json:[{"type": "text", "text": "first", "text": "last"}]')
+    report = adopt(old, store_url)
+    assert raw("SELECT content FROM messages") == [("last",)]
+    assert [found.rule for found in report.conversions] == ["an object had a key twice: the last one stays"]
+
+
+def test_a_prompt_beside_the_one_that_the_hash_names_is_reported(
+    old: OldStore, store_url: str, raw: RawSql
+) -> None:
+    old.conn.execute("INSERT INTO system_prompts VALUES ('h', 'named')")
+    old.session("same", system_prompt_hash="h", system_prompt="named")
+    old.session("other", system_prompt_hash="h", system_prompt="another")
+    report = adopt(old, store_url)
+    assert raw.column("SELECT prompt FROM system_prompts") == ["named"]
+    assert [(found.id, found.column, found.value) for found in report.conversions] == [
+        ("other", "system_prompt", "another")
+    ]

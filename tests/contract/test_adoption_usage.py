@@ -76,3 +76,14 @@ def test_values_of_a_ledger_are_converted_and_reported(old: OldStore, store_url:
         ("model", ""), ("input_tokens", " became 0"), ("actual_cost_usd", ""), ("first_seen", ""),
         ("session_id", " left out"), ("session_id", " left out"),
     ]  # fmt: skip
+
+
+def test_a_column_of_a_ledger_that_has_no_place_is_reported(old: OldStore, store_url: str) -> None:
+    old.session()
+    old.conn.execute("ALTER TABLE session_daily_usage ADD COLUMN image_count INTEGER DEFAULT 0")
+    old.usage("session_daily_usage", input_tokens=1, image_count=7)
+    old.usage("session_daily_usage", day="2026-06-02", input_tokens=1)
+    report = adopt_store(old.path, store_url)
+    assert [(found.table, found.id, found.column, found.value) for found in report.conversions] == [
+        ("session_daily_usage", "s/2026-06-01", "image_count", "7")
+    ]

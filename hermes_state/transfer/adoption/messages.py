@@ -17,7 +17,7 @@ from hermes_state.codec import (
     encode_message,
 )
 from hermes_state.errors import InvalidMessageError
-from hermes_state.json_values import load_json
+from hermes_state.json_values import has_repeated_key, load_json
 from hermes_state.salvage import Refusal, cut, storable, text_form
 from hermes_state.text import clean_text, has_surrogate, is_usable_id
 from hermes_state.transfer.adoption import values
@@ -249,7 +249,9 @@ class MessageConverter:
                     self._note(row_id, name, values.UNREADABLE, text)
                 elif name == "content" and stored[_PARTS] is not None:
                     self._note_cleaned(row_id, name, text[len(_MARK) :], stored[_PARTS])
+                    self._note_repeated(row_id, name, text[len(_MARK) :], stored[_PARTS])
             elif name in _JSON and stored[PLACE[name]] is not None:
+                self._note_repeated(row_id, name, text, stored[PLACE[name]])
                 if text.lstrip()[:1] == '"':
                     self._note(row_id, name, values.UNWRAPPED, text)
                 if name not in _REPLAY:
@@ -261,6 +263,12 @@ class MessageConverter:
         """Writes down that an escaped NUL or surrogate was replaced."""
         if "\\u" in text and not _same(text, stored):
             self._note(row_id, name, values.UNREADABLE, text)
+
+    def _note_repeated(self, row_id: int, name: str, text: str, stored: str) -> None:
+        """Writes down that an object had a key twice."""
+        # Counting is cheap, and only objects that lost a key have fewer colons behind one.
+        if text.count('":') > stored.count('":') and has_repeated_key(text):
+            self._note(row_id, name, values.REPEATED_KEY, text)
 
     def _note(self, row_id: int, column: str, rule: str | None, value: Any) -> None:
         if rule is not None:

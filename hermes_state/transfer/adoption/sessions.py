@@ -255,12 +255,17 @@ class SessionConverter:
     def _prompt(self, place: Place, old: dict[str, Any]) -> str | None:
         """The session's prompt: its own, or the one that its hash names."""
         found = self._by_hash(place, "system_prompt_hash", old.get("system_prompt_hash"), keep_unknown=False)
-        if found is not None:
-            return found
         text, rule = values.as_text(old.get("system_prompt"), self._limit)
+        if found is not None:
+            # The older store reads the column only where the hash finds nothing.
+            rule = (
+                "the prompt that the hash names is another: left out"
+                if text not in (None, "", found)
+                else None
+            )
         if rule is not None:
             self._notebook.add(_TABLE, place.old_id, "system_prompt", rule, old["system_prompt"])
-        return None if text is None else str(text)
+        return found if found is not None or text is None else str(text)
 
     def _by_hash(self, place: Place, column: str, digest: Any, *, keep_unknown: bool) -> str | None:
         """The text that ``digest`` names."""

@@ -83,9 +83,15 @@ class UsageConverter:
             if rule is not None:
                 self._notebook.add(self._table.name, shown, column.name, rule, value)
             new[column.name] = found
+        self._note_others(old, shown)
         moments = [new[name] for name in _SEEN if new[name] is not None] or [_day_begins(new)]
         new["first_seen"], new["last_seen"] = min(moments), max(moments)
         return new
+
+    def _note_others(self, old: Mapping[str, Any], shown: str) -> None:
+        for name, value in old.items():
+            if name not in self._table.c and value not in (None, "", 0):
+                self._notebook.add(self._table.name, shown, name, "no column for it: left out", value)
 
 
 def totals(conn: sa.Connection) -> Iterator[Mapping[str, Any]]:

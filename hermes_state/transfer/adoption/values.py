@@ -6,6 +6,7 @@ time. Each rule gives the value to store and, where it had to change something, 
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import math
 from typing import Any, NamedTuple
@@ -21,9 +22,11 @@ CUT = "text above the limit was cut"
 TEXT_AS_NUMBER = "text was read as the number it spells"
 NO_NUMBER = "no whole number from 0 to 2**63 - 1"
 NO_TRUTH = "neither 0 nor 1; anything but zero counts as true"
+DATE_AS_TIME = "a date was read as the time it names, in UTC where it says nothing else"
 NO_TIME = "no time between 1970 and 2200"
 NO_MONEY = "no finite number"
 UNWRAPPED = "JSON that was encoded twice is encoded once"
+REPEATED_KEY = "an object had a key twice: the last one stays"
 SHORTENED = "an id of more than 512 characters was shortened and got the hash of the whole"
 NO_ID = "an id may not be empty"
 
@@ -86,8 +89,17 @@ def as_truth(value: Any, default: bool) -> Converted:
 
 
 def as_time(value: Any) -> Converted:
-    """Epoch seconds from 1970 up to 2200, else ``None``."""
-    return _finite(value, NO_TIME, 0.0, END_OF_TIME)
+    """Epoch seconds from 1970 up to 2200, else ``None``; text may also be a date of ISO 8601, with or without a time."""
+    found = _finite(value, NO_TIME, 0.0, END_OF_TIME)
+    if found.rule != NO_TIME or not isinstance(value, str) or value.isdecimal():
+        return found
+    try:
+        moment = dt.datetime.fromisoformat(value.strip())
+    except ValueError:
+        return found
+    named = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    seconds = (named - dt.datetime.fromtimestamp(0, dt.UTC)).total_seconds()
+    return Converted(seconds, DATE_AS_TIME) if 0 <= seconds < END_OF_TIME else found
 
 
 def as_money(value: Any) -> Converted:
