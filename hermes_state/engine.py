@@ -34,7 +34,7 @@ from hermes_state.errors import (
     UndecodableTextError,
     redact,
 )
-from hermes_state.search_snippets import text_holds
+from hermes_state.search_occurrences import text_holds
 from hermes_state.settings import Settings, default_url
 
 logger = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ def _listen_sqlite(engine: sa.Engine, settings: Settings, *, read_only: bool) ->
         # pragmas read the schema, which another process may be making at this moment.
         cursor.execute(f"PRAGMA busy_timeout = {int(budget * 1000)}")
         cursor.execute("PRAGMA foreign_keys = ON")
-        connection.create_function("hermes_state_holds", 2, text_holds, deterministic=True)
+        connection.create_function("hermes_state_holds", 3, text_holds, deterministic=True)
         if not read_only:
             cursor.execute(f"PRAGMA synchronous = {settings.synchronous}")
             # Builds that overwrite what is deleted would write every stripped checkpoint once more (docs/adr/0010).

@@ -7,25 +7,17 @@ parse is text, so a hit that contains the text is never lost to syntax.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hermes_state.errors import InvalidArgumentError, QuerySyntaxError
+from hermes_state.search_words import end_of_signs, letters_of, without_edges, words_of
 from hermes_state.text import clean_text
 
 LONGEST_QUERY = 2_048
 OPERATORS = ("AND", "OR", "NOT")
-# Scripts that set no blanks between words; the same ranges stand in the revision that makes the index.
-UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1100-\u139f\u1780-\u17ff\u2d80-\u2ddf\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029"
-    "\u3031-\u303c\u3040-\u4dbf\u4e00-\ua4cf\ua960-\ua97f\uaa60-\uaadf\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc"
-    "\U00010000-\U0001cfff\U00020000-\U0003ffff"
-)
-_HOLDS_UNSPACED = re.compile(f"[{UNSPACED}]")
 _TOKEN = re.compile(r'"(?P<quoted>[^"]*)"(?P<stars>\**)(?!\S)|(?P<plain>\S+)')
-_PIECES = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -39,12 +31,17 @@ class Phrase:
     @property
     def is_literal(self) -> bool:
         """Whether it holds letters of a script without blanks: then it is found anywhere, letter by letter."""
-        return _HOLDS_UNSPACED.search(self.text) is not None
+        return bool(self.letters)
 
     @property
-    def pieces(self) -> list[str]:
+    def words(self) -> list[str]:
         """Its words."""
-        return _PIECES.findall(self.text)
+        return words_of(self.text)
+
+    @property
+    def letters(self) -> list[str]:
+        """Its letters of scripts without blanks."""
+        return letters_of(self.text)
 
 
 @dataclass(frozen=True)
@@ -146,11 +143,6 @@ class _Reader:
 
 def _phrase(text: str, *, starred: bool) -> Phrase | None:
     bare = text.rstrip("*") if not starred else text
-    starred = (starred or bare != text) and bare[-1:].isalnum()
-    inside = [place for place, character in enumerate(bare) if _is_of_a_word(character)]
-    bare = bare[inside[0] : inside[-1] + 1] if inside else ""
+    starred = (starred or bare != text) and bare != "" and end_of_signs(bare[-1], 0) == 0
+    bare = without_edges(bare)
     return Phrase(bare, starred) if any(character.isalnum() for character in bare) else None
-
-
-def _is_of_a_word(character: str) -> bool:
-    return character.isalnum() or unicodedata.category(character).startswith("M")

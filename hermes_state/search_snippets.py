@@ -6,69 +6,46 @@ stands unbroken.
 
 from __future__ import annotations
 
-import functools
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 
-from hermes_state.search_query import UNSPACED, Phrase, SearchQuery
+from hermes_state.search_occurrences import Place, places
+from hermes_state.search_query import Phrase, SearchQuery
+from hermes_state.search_words import letters_of
 
 START, END, CUT = ">>>", "<<<", "..."
 _MOST_WORDS, _WORDS_BEFORE = 40, 10
 _MOST_LETTERS = 120
 _MOST_CHARACTERS = 2_000
 """Of a snippet whose words have no end, and on either side of what was found."""
-_OF_A_WORD = rf"[^\W_{UNSPACED}]"
-_BETWEEN = r"[\W_]+"
 
 
 def snippet(texts: Iterable[str | None], query: SearchQuery) -> str:
     """From the first of ``texts`` that holds something of what was wanted; else the beginning of the first one, without marks."""
     given = [text for text in texts if text]
-    pattern = _pattern(query)
+    # The longest first: a phrase is one hit, not the hits of its words.
+    wanted = list(dict.fromkeys(phrase for each in query for phrase in each.wanted))
+    wanted.sort(key=lambda phrase: -len(phrase.text))
     for text in given:
-        found = pattern.search(text)
-        if found is not None:
-            return _around(text, found, pattern)
+        found = [place for phrase in wanted for place in itertools.islice(places(text, phrase), 1)]
+        if found:
+            return _around(text, min(found, key=lambda place: place[0]), wanted)
     if not given:
         return ""
     start, end = _words_around(given[0], 0, 0)
     return _cut(given[0], start, end, given[0][start:end])
 
 
-def _pattern(query: SearchQuery) -> re.Pattern[str]:
-    wanted = dict.fromkeys(phrase for each in query for phrase in each.wanted)
-    # The longest first: a phrase is one hit, not the hits of its words.
-    ordered = sorted(wanted, key=lambda phrase: -len(phrase.text))
-    return re.compile("|".join(pattern_of(phrase) for phrase in ordered), re.IGNORECASE)
-
-
-def pattern_of(phrase: Phrase) -> str:
-    """The regular expression of the phrase in a text, whose case does not count."""
-    if phrase.is_literal:
-        return re.escape(phrase.text)
-    words = _BETWEEN.join(re.escape(piece) for piece in phrase.pieces)
-    behind = f"{_OF_A_WORD}*" if phrase.is_prefix else f"(?!{_OF_A_WORD})"
-    return f"(?<!{_OF_A_WORD}){words}{behind}"
-
-
-def text_holds(text: object, pattern: str) -> bool:
-    """Whether a text holds what ``pattern_of`` gave; a function of each SQLite connection, for queries only, never for triggers."""
-    return isinstance(text, str) and _compiled(pattern).search(text) is not None
-
-
-@functools.lru_cache(maxsize=4_096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-def _around(text: str, found: re.Match[str], pattern: re.Pattern[str]) -> str:
-    is_by_letters = re.search(f"[{UNSPACED}]", found.group()) is not None
-    around = _letters_around if is_by_letters else _words_around
-    start, end = around(text, found.start(), found.end())
+def _around(text: str, hit: Place, wanted: Sequence[Phrase]) -> str:
+    around = _letters_around if letters_of(text[slice(*hit)]) else _words_around
+    start, end = around(text, *hit)
     parts, last = [], start
-    for each in pattern.finditer(text, start, end):
-        parts += [text[last : each.start()], START, each.group(), END]
-        last = each.end()
+    found = [place for phrase in wanted for place in places(text, phrase, start, end)]
+    for first, behind in sorted(found, key=lambda place: place[0]):
+        if first >= last and behind <= end:
+            parts += [text[last:first], START, text[first:behind], END]
+            last = behind
     return _cut(text, start, end, "".join([*parts, text[last:end]]))
 
 

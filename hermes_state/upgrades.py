@@ -34,7 +34,7 @@ from hermes_state.models import metadata
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0008"
+HEAD = "0009"
 """The revision this release works with; written out, because asking Alembic takes 70 ms."""
 
 INCOMPLETE_TABLE = "hermes_state_incomplete"

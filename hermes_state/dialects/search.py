@@ -70,7 +70,10 @@ class SearchOperations(abc.ABC):
     def run(self, conn: sa.Connection, part: str, **values: int) -> None:
         """Executes the statements of one part of the index, as the revision of the schema left them."""
         stmt = sa.select(DDL.c.statement).where(DDL.c.part == part).order_by(DDL.c.place)
-        for statement in conn.scalars(stmt).all():
+        for found in conn.scalars(stmt).all():
+            statement = found
+            if statement.startswith("SELECT"):  # one that is too long to be kept is put together
+                statement = str(conn.exec_driver_sql(self._verbatim(statement)).scalar_one())
             if values:
                 conn.execute(sa.text(statement), values)
             else:
@@ -80,10 +83,15 @@ class SearchOperations(abc.ABC):
         """The readable texts of messages by their id."""
         return self.indexed_texts if state["index"] == "on" else self.plain_texts
 
-    def route(self, query: SearchQuery, state: Mapping[str, str], *, reasoning: bool) -> Route:
-        """The rows that ``query`` finds in a store of that ``state``; ``reasoning``: in what a model thought, too."""
+    def route(
+        self, query: SearchQuery, state: Mapping[str, str], *, reasoning: bool, best_first: bool
+    ) -> Route:
+        """The rows that ``query`` finds in a store of that ``state``.
+
+        ``reasoning``: in what a model thought, too; ``best_first``: a page of the best of the whole store is wanted.
+        """
         if state["index"] == "on" and not reasoning:
-            return self._indexed(query, state)
+            return self._indexed(query, state, best_first=best_first)
         texts = self.texts(state).alias("searched")
         source = MESSAGES.join(texts, texts.c.id == MESSAGES.c.id)
 
@@ -106,8 +114,8 @@ class SearchOperations(abc.ABC):
         """The statement as the driver takes it without parameters."""
 
     @abc.abstractmethod
-    def _indexed(self, query: SearchQuery, state: Mapping[str, str]) -> Route:
-        """The rows by the index."""
+    def _indexed(self, query: SearchQuery, state: Mapping[str, str], *, best_first: bool) -> Route:
+        """The rows by the index; ``best_first``: a page of the best of the whole store is wanted."""
 
     @abc.abstractmethod
     def text_holds(self, column: sa.ColumnElement[Any], phrase: Phrase) -> sa.ColumnElement[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from hermes_state.dialects.search import MESSAGES, TEXT_COLUMNS, Route, SearchOperations, texts_view
-from hermes_state.search_query import Phrase, SearchQuery
+from hermes_state.search_query import Alternative, Phrase, SearchQuery
 
 _INDEX = sa.table(
     "message_search", sa.column("message_id", sa.BigInteger), sa.column("words", postgresql.TSVECTOR)
@@ -28,6 +29,10 @@ _LACKING = sa.text("""
 """)
 _MOST_RANKED = 32
 """Phrases of a query that the rank looks at."""
+_MOST_LETTERS = 16
+"""Letters of a phrase that the index is asked for; the text decides about the others."""
+_LONGEST_WORD = 500
+"""Characters of a word that the index holds."""
 
 
 class PostgresqlSearch(SearchOperations):
@@ -38,25 +43,29 @@ class PostgresqlSearch(SearchOperations):
     def _verbatim(self, statement: str) -> str:
         return statement.replace("%", "%%")
 
-    def _indexed(self, query: SearchQuery, state: Mapping[str, str]) -> Route:
-        """The index knows words; what must follow each other, or is written in letters, is looked at in the text."""
+    def _indexed(self, query: SearchQuery, state: Mapping[str, str], *, best_first: bool) -> Route:
+        """The index knows words; what must follow each other, or is written in letters, is looked at in the text.
+
+        Best first, the hits of the index are put in order before anything else is read of them.
+        """
         del state
         texts = self.indexed_texts.alias("searched")
-        source = _INDEX.join(MESSAGES, MESSAGES.c.id == _INDEX.c.message_id)
-        if any(_must_be_looked_at(phrase) for each in query for phrase in (*each.wanted, *each.unwanted)):
-            source = source.join(texts, texts.c.id == _INDEX.c.message_id)
-        wanted = [phrase for each in query for phrase in each.wanted][:_MOST_RANKED]
-        ranked = _words(wanted[0])
-        for phrase in wanted[1:]:
-            ranked = ranked.op("||")(_words(phrase))
-        # A text of fewer words says more about each; ts_rank itself would count the repeated ones against it.
-        length = sa.func.ln(math.e + sa.func.length(_INDEX.c.words))
-        rank = sa.func.ts_rank(_INDEX.c.words, ranked, type_=sa.Float) / length
-        conditions = [self._any(query, lambda phrase: self._holds(phrase, texts))]
-        return Route(source, conditions, -rank)
+        rank = _rank(query)
+        found: sa.FromClause = _INDEX
+        conditions = [sa.or_(*map(_may_match, query))]
+        looked_at = any(map(_must_be_looked_at, _phrases(query)))
+        if best_first:
+            stmt = sa.select(_INDEX, rank.label("rank")).where(*conditions)
+            found = stmt.order_by(sa.literal_column("rank"), _INDEX.c.message_id).subquery("found")
+            rank, conditions = found.c.rank, []
+        source = found.join(MESSAGES, MESSAGES.c.id == found.c.message_id)
+        if looked_at:
+            source = source.join(texts, texts.c.id == found.c.message_id)
+            conditions.append(self._any(query, lambda phrase: self._holds(phrase, found, texts)))
+        return Route(source, conditions, rank)
 
-    def _holds(self, phrase: Phrase, texts: sa.FromClause) -> sa.ColumnElement[bool]:
-        known = _INDEX.c.words.op("@@", is_comparison=True)(_words(phrase))
+    def _holds(self, phrase: Phrase, found: sa.FromClause, texts: sa.FromClause) -> sa.ColumnElement[bool]:
+        known = _matches(found, phrase)
         if not _must_be_looked_at(phrase):
             return known
         in_texts = [self.text_holds(sa.func.coalesce(texts.c[name], ""), phrase) for name in TEXT_COLUMNS]
@@ -105,17 +114,41 @@ class PostgresqlSearch(SearchOperations):
 
 
 def _must_be_looked_at(phrase: Phrase) -> bool:
-    return phrase.is_literal or len(phrase.pieces) != 1
+    words = phrase.words
+    return phrase.is_literal or len(words) != 1 or len(words[0]) > _LONGEST_WORD
 
 
-def _words(phrase: Phrase) -> sa.ColumnElement[Any]:
-    simple: sa.ColumnElement[Any] = sa.literal_column("'simple'::regconfig")
-    words = sa.func.hermes_search_words(sa.literal(phrase.text, sa.Text), type_=sa.Text)
-    query = sa.func.plainto_tsquery(simple, words, type_=postgresql.TSQUERY)
-    if not phrase.is_prefix:
-        return query
-    text = sa.cast(query, sa.Text)
-    return sa.cast(sa.case((text != "", text + ":*"), else_=text), postgresql.TSQUERY)
+def _phrases(query: SearchQuery) -> list[Phrase]:
+    return [phrase for each in query for phrase in (*each.wanted, *each.unwanted)]
+
+
+def _may_match(given: Alternative) -> sa.ColumnElement[bool]:
+    unwanted = [phrase for phrase in given.unwanted if not _must_be_looked_at(phrase)]
+    wanted = [_matches(_INDEX, phrase) for phrase in given.wanted]
+    return sa.and_(*wanted, *[sa.not_(_matches(_INDEX, phrase)) for phrase in unwanted])
+
+
+def _matches(found: sa.FromClause, phrase: Phrase) -> sa.ColumnElement[bool]:
+    """Whether all words of the phrase are in the vector; of letters only those that are words for themselves."""
+    text = " ".join(phrase.letters[:_MOST_LETTERS]) if phrase.is_literal else phrase.text
+    is_prefix = phrase.is_prefix and not phrase.is_literal
+    return found.c.words.op("@@", is_comparison=True)(_words(text, " & ", ":*" if is_prefix else ""))
+
+
+def _words(text: str, joint: str, ending: str) -> sa.ColumnElement[Any]:
+    given = [sa.literal(each, sa.Text) for each in (text, joint, ending)]
+    return sa.func.hermes_search_query(*given, type_=postgresql.TSQUERY)
+
+
+def _rank(query: SearchQuery) -> sa.ColumnElement[Any]:
+    """Least first. A text of fewer words says more about each; ts_rank itself would count the repeated ones against it."""
+    wanted = [phrase for each in query for phrase in each.wanted][:_MOST_RANKED]
+    ranked = functools.reduce(
+        lambda one, other: one.op("||")(other),
+        [_words(phrase.text, " | ", ":*" if phrase.is_prefix else "") for phrase in wanted],
+    )
+    length = sa.func.ln(math.e + sa.func.length(_INDEX.c.words))
+    return -sa.func.ts_rank(_INDEX.c.words, ranked, type_=sa.Float) / length
 
 
 def _squeezed(text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:

@@ -1,4 +1,4 @@
-"""The search on SQLite: FTS5, and rows with scripts without blanks by their letters."""
+"""The search on SQLite: FTS5, and scripts without blanks by their letters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from hermes_state.dialects.search import MESSAGES, STATE, TEXT_COLUMNS, Route, SearchOperations, texts_view
 from hermes_state.errors import StoreError
 from hermes_state.search_query import Alternative, Phrase, SearchQuery
-from hermes_state.search_snippets import pattern_of
 
 _TRIGGERS = tuple(f"messages_search_{name}" for name in ("added", "leaving", "changed", "removed"))
 _INDICES = ("messages_fts", "messages_trigram")
@@ -28,6 +27,9 @@ _CODES = (
 _COUNTS = "SELECT (SELECT count(*) FROM messages_fts_docsize), (SELECT count(*) FROM messages)"
 _FOUND_BROKEN = "SELECT 1 FROM sqlite_master WHERE name = 'messages_search_added'"
 _MISSING = "SELECT 1 FROM sqlite_master WHERE name = 'messages_fts'"
+
+
+_HOLDS_UNSPACED = MESSAGES.c.id.in_(sa.select(_UNSPACED_ROWS.c.message_id))
 
 
 def _index(name: str) -> sa.TableClause:
@@ -55,63 +57,71 @@ class SqliteSearch(SearchOperations):
         )
         return {row.name: row.value for row in conn.execute(stmt.union_all(unspaced))}
 
-    def _indexed(self, query: SearchQuery, state: Mapping[str, str]) -> Route:
+    def _indexed(self, query: SearchQuery, state: Mapping[str, str], *, best_first: bool) -> Route:
         """By rank where words alone decide; else row by row, those of other scripts by their letters."""
-        if not any(phrase.is_literal for each in query for phrase in (*each.wanted, *each.unwanted)):
-            return self._by_words(query, glued="unspaced" in state)
+        del best_first
+        if not any(phrase.is_literal for phrase in _phrases(query)):
+            return self._by_words(query, has_unspaced="unspaced" in state)
 
         def holds(phrase: Phrase) -> sa.ColumnElement[bool]:
-            by_text = MESSAGES.c.id.in_(self._unspaced_rows((Alternative((phrase,), ()),)))
             if not phrase.is_literal:
-                return sa.or_(MESSAGES.c.id.in_(_rows_of("messages_fts", _expression(phrase))), by_text)
+                known = MESSAGES.c.id.in_(_rows_of("messages_fts", _expression(phrase)))
+                if len(phrase.words) == 1:
+                    return known
+                return sa.and_(known, sa.or_(~_HOLDS_UNSPACED, self._in_texts(phrase)))
             if state["trigram"] == "on" and len(phrase.text) >= _SHORTEST_TRIGRAM:
                 return MESSAGES.c.id.in_(_rows_of("messages_trigram", _quoted(phrase.text)))
-            return by_text
+            return MESSAGES.c.id.in_(self._unspaced_rows(phrase))
 
         return Route(MESSAGES, [self._any(query, holds)], None)
 
-    def _by_words(self, query: SearchQuery, *, glued: bool) -> Route:
-        """FTS5 hands rows out in order of their rank. ``glued``: also words beside letters of other scripts, ranked behind."""
-        expression = " OR ".join(_alternative(each) for each in query)
+    def _by_words(self, query: SearchQuery, *, has_unspaced: bool) -> Route:
+        """FTS5 hands rows out in order of their rank.
+
+        To FTS5 letters of scripts without blanks are signs, so words on both sides of them follow each other: in rows that hold such
+        letters the text decides about phrases of several words.
+        """
+        expression = candidates = _either(query)
+        conditions = []
+        if has_unspaced and any(len(phrase.words) > 1 for phrase in _phrases(query)):
+            candidates = _either(tuple(map(_without_unwanted_sequences, query)))
+            exact = (
+                sa.true()
+                if candidates == expression
+                else MESSAGES.c.id.in_(_rows_of("messages_fts", expression))
+            )
+            conditions.append(sa.case((_HOLDS_UNSPACED, self._any(query, self._in_texts)), else_=exact))
         index = _index("messages_fts")
-        matches = _matches("messages_fts", expression)
-        if not glued:
-            return Route(
-                index.join(MESSAGES, MESSAGES.c.id == index.c.rowid),
-                [matches],
-                index.c.rank,
-                hands_out_in_order=True,
-            )
-        ranked = sa.select(index.c.rowid.label("id"), index.c.rank.label("rank")).where(matches)
-        beside = (
-            self._unspaced_rows(query)
-            .add_columns(sa.literal_column("0.0"))
-            .where(_UNSPACED_ROWS.c.message_id.not_in(_rows_of("messages_fts", expression)))
-        )
-        found = sa.union_all(ranked, beside).subquery("found")
-        return Route(MESSAGES.join(found, found.c.id == MESSAGES.c.id), [], found.c.rank)
+        source = index.join(MESSAGES, MESSAGES.c.id == index.c.rowid)
+        matches = _matches("messages_fts", candidates)
+        return Route(source, [matches, *conditions], index.c.rank, hands_out_in_order=True)
 
-    def _unspaced_rows(self, query: SearchQuery) -> sa.Select[Any]:
-        """The rows with letters of such scripts that ``query`` finds by their texts."""
+    def _unspaced_rows(self, phrase: Phrase) -> sa.Select[Any]:
+        """The rows with letters of such scripts whose texts hold ``phrase``."""
         texts = self.indexed_texts.alias("unspaced_texts")
-
-        def holds(phrase: Phrase) -> sa.ColumnElement[bool]:
-            return sa.or_(
-                *[self.text_holds(sa.func.coalesce(texts.c[name], ""), phrase) for name in TEXT_COLUMNS]
-            )
-
         rows = sa.select(_UNSPACED_ROWS.c.message_id).join(texts, texts.c.id == _UNSPACED_ROWS.c.message_id)
-        return rows.where(self._any(query, holds))
+        return rows.where(self._in_any(texts, phrase))
+
+    def _in_texts(self, phrase: Phrase) -> sa.ColumnElement[bool]:
+        """Whether a text of the message at hand holds ``phrase``."""
+        texts = self.indexed_texts.alias("texts_of_row")
+        return sa.exists().where(texts.c.id == MESSAGES.c.id, self._in_any(texts, phrase))
+
+    def _in_any(self, texts: sa.FromClause, phrase: Phrase) -> sa.ColumnElement[bool]:
+        return sa.or_(
+            *[self.text_holds(sa.func.coalesce(texts.c[name], ""), phrase) for name in TEXT_COLUMNS]
+        )
 
     def text_holds(self, column: sa.ColumnElement[Any], phrase: Phrase) -> sa.ColumnElement[bool]:
         """Letters as they are written but for the case of A to Z; words by the function that each connection has."""
         if phrase.is_literal:
             return sa.func.instr(sa.func.lower(column), sa.func.lower(sa.literal(phrase.text, sa.Text))) > 0
-        holds = sa.func.hermes_state_holds(column, sa.literal(pattern_of(phrase), sa.Text), type_=sa.Boolean)
+        text, is_prefix = sa.literal(phrase.text, sa.Text), sa.literal(int(phrase.is_prefix), sa.Integer)
+        holds = sa.func.hermes_state_holds(column, text, is_prefix, type_=sa.Boolean)
         # Far cheaper than the function, which is then asked of few rows only.
-        hints = [piece for piece in phrase.pieces if piece.isascii()]
+        hints = [word for word in phrase.words if word.isascii()]
         lower = sa.func.lower(column)
-        return sa.and_(*[sa.func.instr(lower, piece.lower()) > 0 for piece in hints], holds)
+        return sa.and_(*[sa.func.instr(lower, word.lower()) > 0 for word in hints], holds)
 
     def take_away(self, conn: sa.Connection) -> None:
         """Also what a damaged index left."""
@@ -175,6 +185,14 @@ def _drop_by_force(conn: sa.Connection, name: str) -> None:
         conn.exec_driver_sql(f"DROP TABLE IF EXISTS {name}_{part}")
 
 
+def _phrases(query: SearchQuery) -> list[Phrase]:
+    return [phrase for each in query for phrase in (*each.wanted, *each.unwanted)]
+
+
+def _without_unwanted_sequences(given: Alternative) -> Alternative:
+    return Alternative(given.wanted, tuple(phrase for phrase in given.unwanted if len(phrase.words) == 1))
+
+
 def _rows_of(name: str, expression: str) -> sa.Select[Any]:
     return sa.select(_index(name).c.rowid).where(_matches(name, expression))
 
@@ -185,6 +203,10 @@ def _quoted(text: str) -> str:
 
 def _expression(phrase: Phrase) -> str:
     return _quoted(phrase.text) + ("*" if phrase.is_prefix else "")
+
+
+def _either(query: SearchQuery) -> str:
+    return " OR ".join(map(_alternative, query))
 
 
 def _conjunction(phrases: tuple[Phrase, ...], joint: str) -> str:

@@ -100,7 +100,9 @@ class SearchRepository(Repository):
         reasoning: bool,
     ) -> sa.Select[Any]:
         """Ids, ranks and times in order; the texts are read for the rows of the page only."""
-        route = self._operations.search.route(query, state, reasoning=reasoning)
+        # One session has few rows: the database may begin with them.
+        best_first = sort is None and not by_session and filters.session_id is None
+        route = self._operations.search.route(query, state, reasoning=reasoning, best_first=best_first)
         source = route.source.join(SESSIONS, SESSIONS.c.id == _MESSAGES.c.session_id)
         rank = -_MESSAGES.c.id if route.rank is None else route.rank  # without a rank the newest are the best
         stmt = sa.select(_MESSAGES.c.id.label("id"), rank.label("rank"), _MESSAGES.c.timestamp.label("at"))

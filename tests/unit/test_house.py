@@ -20,9 +20,10 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "_migrations" not in 
 
 # From the ground up: a module imports its own layer and those before it.
 LAYERS = (
-    ("errors", "driver_errors", "text", "settings"),
+    ("errors", "driver_errors", "text", "settings", "search_words"),
     ("records", "reports", "checkpoints", "lineage", "json_values", "titles", "transcript_files"),
     ("codec", "payloads", "decoding", "salvage", "alternation", "search_query"),
+    ("search_occurrences",),
     ("search_snippets",),
     ("types",),
     ("models",),
