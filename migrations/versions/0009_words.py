@@ -96,6 +96,8 @@ def _upgrade_postgresql() -> None:
         op.execute(sa.text(function.replace(":", "\\:")))
     state = _state()
     if state != "off":
+        if not op.get_context().as_sql and not op.get_bind().scalar(sa.text(_IS_WHOLE)):
+            op.execute("DROP TABLE IF EXISTS message_search CASCADE")
         for statement in _RENEW if state == "on" else [*_RENEW_EMPTY, _INDEX]:
             op.execute(sa.text(statement))
 
@@ -193,7 +195,12 @@ _WRITE = """INSERT INTO message_search (message_id, words)
 _FILL = ["TRUNCATE message_search", _WRITE.format(rows="messages").rstrip(";")]
 # Locked, so that no text is written that somebody is just changing.
 _LOCKED_PART = "(SELECT * FROM messages WHERE id > :after AND id <= :through FOR SHARE) AS part"
-# The table stays, and so does who may use it.
+# As 0008 made it: its columns and its key, and no constraint of anybody else's.
+_IS_WHOLE = """SELECT (SELECT count(*) FROM pg_catalog.pg_attribute WHERE attrelid = to_regclass('message_search') AND NOT attisdropped
+        AND attname IN ('message_id', 'session_id', 'words')) = 3
+    AND (SELECT string_agg(contype::text, '') FROM pg_catalog.pg_constraint
+        WHERE conrelid = to_regclass('message_search') AND contype <> 'n') = 'p'"""
+# The table stays where it is whole, and so does who may use it.
 _RENEW_EMPTY = [
     _TABLE.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"),
     "DROP INDEX IF EXISTS ix_message_search__words",

@@ -139,3 +139,37 @@ def test_what_stands_in_other_texts_of_the_same_message_counts(search_db: Sessio
     assert found(search_db, "youer okapi") == [row]
     assert found(search_db, "youer NOT okapi") == []
     assert found(search_db, "youer NOT nowhere") == [row]
+
+
+@pytest.mark.parametrize("letters", [CHINESE, JAPANESE, KOREAN, THAI, LAO, KHMER, MYANMAR], ids=ascii)
+def test_a_word_glued_to_such_letters_is_a_word(store: SessionDB, letters: str) -> None:
+    alone, *glued = say(store, "docker", f"{letters}docker", f"docker{letters}", f"{letters}docker{letters}")
+    say(store, f"{letters}dockerfile{letters}", f"{letters} other")
+    assert found(store, "docker") == found(store, '"DOCKER"') == [alone, *glued]
+    assert found(store, "docker NOT other") == [alone, *glued]
+    assert len(found(store, "docker*")) == 5
+
+
+def test_words_on_both_sides_of_such_letters_do_not_follow_each_other(store: SessionDB) -> None:
+    between, beside = say(store, "docker\u8bb0compose", "\u8bb0docker compose\u8bb0")
+    assert found(store, '"docker compose"') == [beside]
+    assert found(store, "docker compose") == [between, beside]
+    assert found(store, 'docker NOT "docker compose"') == [between]
+    assert found(store, '"docker compose" OR "compose docker"') == [beside]
+
+
+@pytest.mark.parametrize("number", ["\u00bd", "1\u00bd", "\u2167", "x\u00b2", "\u0663"], ids=ascii)
+def test_numbers_of_every_kind_are_words(store: SessionDB, number: str) -> None:
+    rows = say(store, f"take {number} of it", f"({number})", number)
+    say(store, f"a{number}b", "take of it")
+    assert found(store, number) == found(store, f'"{number}"') == rows
+    assert found(store, f'"take {number}"') == rows[:1]
+
+
+def test_a_word_longer_than_an_index_holds_is_told_from_its_neighbours(store: SessionDB) -> None:
+    long = "x" * 600
+    (row, _) = say(store, f"see {long}y there", f"see {long}z there")
+    assert found(store, f"{long}y") == found(store, f'"see {long}y there"') == [row]
+    assert len(found(store, f"{long}*")) == 2
+    assert found(store, long) == []
+    assert found(store, f"see NOT {long}z") == [row]
