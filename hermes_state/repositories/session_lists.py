@@ -118,8 +118,10 @@ class SessionListRepository(Repository):
             value, session_id = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
             if isinstance(value, dict):
                 value = bytes.fromhex(value["blob"])
-            elif not isinstance(value, str):
-                value = float(value)
+            elif isinstance(value, str):
+                value.encode()
+            else:
+                value = _time(value)
             session_id.encode()
         except (AttributeError, KeyError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise InvalidArgumentError("cursor", _NO_CURSOR) from error
@@ -209,6 +211,12 @@ def _number(value: Any) -> float:
 def _preview(text: Any) -> str:
     line = " ".join((text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)).split())
     return line if len(line) <= _PREVIEW_CHARACTERS else f"{line[:_PREVIEW_CHARACTERS]}..."
+
+
+def _time(value: Any) -> float:
+    if isinstance(value, bool):
+        raise TypeError("true and false are no times")
+    return float(value)
 
 
 def _cursor_of(row: Mapping[Any, Any]) -> str:

@@ -87,7 +87,10 @@ def test_pages_by_offset_and_by_cursor_hold_every_session_once(
     assert by_cursor == whole
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "bm9wZQ==", "W10=", "W1tdLCAiYSJd", 7, "\ud800"])
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "x", "bm9wZQ==", "W10=", "W1tdLCAiYSJd", "WyJcdWQ4MDAiLCAieCJd", "W3RydWUsICJ4Il0=", 7, "\ud800"],
+)
 def test_a_bogus_cursor_is_refused(store: SessionDB, cursor: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         store.list_sessions_page(cursor=cursor)
