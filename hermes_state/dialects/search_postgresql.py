@@ -31,8 +31,8 @@ _MOST_RANKED = 32
 """Phrases of a query that the rank looks at."""
 _MOST_LETTERS = 16
 """Letters of a phrase that the index is asked for; the text decides about the others."""
-_LONGEST_WORD = 500
-"""Characters of a word that the index holds."""
+_LONGEST_WORD = 249
+"""Characters of a word that the index surely holds whole: it keeps 500, and a letter may become two in lower case."""
 
 
 class PostgresqlSearch(SearchOperations):

@@ -171,5 +171,8 @@ def test_a_word_longer_than_an_index_holds_is_told_from_its_neighbours(store: Se
     (row, _) = say(store, f"see {long}y there", f"see {long}z there")
     assert found(store, f"{long}y") == found(store, f'"see {long}y there"') == [row]
     assert len(found(store, f"{long}*")) == 2
-    assert found(store, long) == []
+    assert found(store, long) == found(store, "x" * 500) == found(store, "x" * 250) == []
+    assert len(found(store, f"see NOT {'x' * 500}")) == 2
+    say(store, "\u0130" * 300)
+    assert found(store, "\u0130" * 250) == []
     assert found(store, f"see NOT {long}z") == [row]
