@@ -66,6 +66,7 @@ class PruningRepository(DeletingRepository):
             if page is None:
                 return None
             if self.thin(page.session_ids):
+                rule.begun.update(page.session_ids)
                 return Page(after or "", [])
             self.delete_rows(page.session_ids)
             return page

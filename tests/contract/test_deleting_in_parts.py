@@ -84,6 +84,14 @@ def test_what_was_taken_up_meanwhile_is_kept(big: SessionDB, raw: RawSql, betwee
     assert left(raw) == (15, 12)
 
 
+def test_a_bound_of_messages_does_not_keep_the_rest_of_what_was_begun(big: SessionDB, raw: RawSql) -> None:
+    raw("UPDATE sessions SET source = 'old', ended_at = coalesce(ended_at, 1) WHERE id <> 'small'")
+    assert big.list_prune_candidates(0, "old", min_messages=30) == ["big", "work"]
+    assert big.prune_sessions(0, "old", min_messages=30) == 2
+    assert raw.column("SELECT id FROM sessions") == ["small"]
+    assert big.verify() == []
+
+
 def test_an_interrupted_deletion_is_called_again(big: SessionDB, raw: RawSql, between: list[Look]) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
