@@ -50,7 +50,7 @@ def test_show_prints_the_conversation_in_order_with_calls_parts_and_chinese(reco
     text = recorded("sessions", "show", "balcony-garden").stdout
     places = [
         text.index(words)
-        for words in ("What is eating my basil?", "(image_url, ", "谢谢", "-> weather(", "58")
+        for words in ("What is eating my basil?", "(image_url, ", "谢谢", "-> weather(", "reminder 58")
     ]
     assert places == sorted(places)
     assert "iVBORw0" not in text
