@@ -73,10 +73,17 @@ def sqlite_path(url: URL) -> Path | None:
     return None if url.database in (None, "", ":memory:") else Path(str(url.database))
 
 
+def require_sqlite_file(url: URL) -> None:
+    """Refuses a SQLite URL whose file is not there, with ``StoreUnavailableError``: a mistyped path is no new store."""
+    path = sqlite_path(url) if url.get_backend_name() == "sqlite" else None
+    if path is not None and not os.path.lexists(path):
+        raise _absent(path)
+
+
 def build_engine(url: URL, settings: Settings, *, read_only: bool = False, pool: bool = True) -> sa.Engine:
     """An engine with this package's connection settings; SQLite files that are missing are created with mode 0600.
 
-    ``pool=False`` opens a connection for each use (migrations). Nothing is connected yet on PostgreSQL.
+    Read-only, none is created. ``pool=False`` opens a connection for each use (migrations). Nothing is connected yet on PostgreSQL.
     Errors: ``NotADatabaseError`` for a directory, ``StoreReadOnlyError`` or ``StoreUnavailableError`` for a file
     that cannot be made.
     """
@@ -170,7 +177,7 @@ def _prepare_sqlite_file(path: Path, *, read_only: bool) -> None:
             os.chmod(path, 0o600)  # by path: nothing but SQLite may open the file
     except FileNotFoundError:
         if read_only:
-            raise StoreUnavailableError(f"there is no store at {path}") from None
+            raise _absent(path) from None
         _create_sqlite_file(path)
     except OSError as error:
         raise _refused(path, error) from error
@@ -185,6 +192,10 @@ def _create_sqlite_file(path: Path) -> None:
             logger.debug("somebody else created %s", path)
         except OSError as error:
             raise _refused(path, error) from error
+
+
+def _absent(path: Path) -> StoreError:
+    return StoreUnavailableError(f"there is no store at {path}; check the path, or make one with upgrade")
 
 
 def _refused(path: Path, error: OSError) -> StoreError:

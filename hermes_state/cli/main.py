@@ -6,6 +6,9 @@ Exit codes: 0 done; 1 the store refused (one line on stderr that names the error
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,6 +49,24 @@ class _StoreCommands(TyperGroup):
             text = " ".join(printable(redact(str(error))).split())
             note(f"{type(error).__name__}: {text}")
             raise typer.Exit(1) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever read has read enough, which the framework knows
+            _refuse_output()
+            note(f"{type(error).__name__}: {': '.join(_said_by(error))}")
+            raise typer.Exit(1) from error
+
+
+def _said_by(error: OSError) -> list[str]:
+    return [str(each) for each in (error.filename, error.strerror or str(error)) if each]
+
+
+def _refuse_output() -> None:
+    """What stands in the buffer of a full stdout would fail once more when the program ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the program
 
 
 app = typer.Typer(

@@ -127,7 +127,7 @@ def import_sessions(
     """
     target = target_of(context)
     with (
-        target.store() as db,
+        target.store(creates=True) as db,
         progress_bars(
             BarColumn(), MofNCompleteColumn(), TextColumn("sessions"), TimeElapsedColumn()
         ) as progress,

@@ -72,7 +72,7 @@ def record(
     target = target_of(context)
     reports: list[RecordReport] = []
     try:
-        with target.store() as db:
+        with target.store(creates=True) as db:
             _record_all(db, files, session, checkpoint_bytes, reports)
     finally:
         # The files before a bad one are recorded, so they are reported too.

@@ -31,7 +31,7 @@ def upgrade(
 ) -> None:
     """Bring the schema up to a revision. Default: the newest. Prints the revision reached."""
     target = target_of(context)
-    with target.engine() as engine:
+    with target.engine(creates=True) as engine:
         upgrades.upgrade(engine, revision)
         _print_revision(upgrades.current(engine), target.shown)
 

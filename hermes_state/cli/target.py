@@ -13,7 +13,7 @@ import typer
 from pydantic import ValidationError
 from sqlalchemy.engine import URL
 
-from hermes_state.engine import build_engine, redacted, resolve_url, sqlite_path
+from hermes_state.engine import build_engine, redacted, require_sqlite_file, resolve_url, sqlite_path
 from hermes_state.settings import Settings
 from hermes_state.store import SessionDB
 
@@ -41,13 +41,20 @@ class Target:
         """The database file; ``None`` for a server."""
         return sqlite_path(self.url) if self.url.get_backend_name() == "sqlite" else None
 
-    def store(self, *, read_only: bool = False) -> SessionDB:
-        """The open store; a reading command changes nothing, not even an old schema."""
+    def store(self, *, read_only: bool = False, creates: bool = False) -> SessionDB:
+        """The open store; a reading command changes nothing, not even an old schema.
+
+        ``creates``: a SQLite file that is not there is made; else it is refused, as a mistyped path.
+        """
+        if not creates:
+            require_sqlite_file(self.url)
         return SessionDB(url=self.url, read_only=read_only)
 
     @contextmanager
-    def engine(self, *, read_only: bool = False) -> Iterator[sa.Engine]:
-        """An engine without a pool, as schema commands use it."""
+    def engine(self, *, read_only: bool = False, creates: bool = False) -> Iterator[sa.Engine]:
+        """An engine without a pool, as schema commands use it; ``creates`` as for ``store``."""
+        if not creates:
+            require_sqlite_file(self.url)
         engine = build_engine(self.url, self.settings, read_only=read_only, pool=False)
         try:
             yield engine

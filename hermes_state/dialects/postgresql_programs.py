@@ -23,12 +23,20 @@ _OTHERS = sa.text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 
+_MAGIC = b"PGDMP"
+
 
 def dump(url: URL, path: Path) -> None:
     """Writes the whole database into an archive, readable by its owner only, and has it read back."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     _run("pg_dump", url, "--format=custom", "--no-owner", f"--file={path}")
     check(path)
+
+
+def is_archive(path: Path) -> bool:
+    """Whether the file begins as what ``pg_dump`` writes."""
+    with path.open("rb") as stream:
+        return stream.read(len(_MAGIC)) == _MAGIC
 
 
 def check(path: Path) -> None:

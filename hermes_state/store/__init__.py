@@ -50,7 +50,7 @@ class SessionDB(
 
     ``db_path`` names a SQLite file, ``url`` any supported database; without both the default of
     ``hermes_state.settings.default_url`` is opened. ``migrate``: ``"auto"`` creates and upgrades a SQLite file and only
-    checks a server database, ``True`` upgrades either, ``False`` only checks. ``read_only`` never writes, not even the
+    checks a server database, ``True`` upgrades either, ``False`` only checks and creates no file. ``read_only`` never writes, not even the
     schema. ``search_index="off"`` takes the index of the search away, for every program that opens the
     store, until ``rebuild_search_index``; ``"on"`` leaves it as it is. Errors: the schema errors, ``NotADatabaseError``,
     ``StoreUnavailableError`` and ``InvalidArgumentError``; there is never a fall-back to another database.

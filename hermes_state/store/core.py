@@ -14,7 +14,7 @@ from sqlalchemy.engine import URL
 from hermes_state import upgrades
 from hermes_state.codec import EncodedMessage, encode_batch
 from hermes_state.dialects import operations_for
-from hermes_state.engine import build_engine, reading, redacted, resolve_url
+from hermes_state.engine import build_engine, reading, redacted, require_sqlite_file, resolve_url
 from hermes_state.errors import (
     InvalidArgumentError,
     StoreBusyError,
@@ -50,6 +50,8 @@ class StoreCore:
         self.url = redacted(target)
         self.read_only = read_only
         self.search_index = search_index
+        if migrate is False:
+            require_sqlite_file(target)
         self.engine = build_engine(target, self._settings, read_only=read_only)
         self.max_text_bytes = self._settings.max_text_bytes
         self._reader = reading(self.engine)

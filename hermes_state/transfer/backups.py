@@ -22,6 +22,8 @@ from hermes_state.errors import (
     NotADatabaseError,
     SchemaAheadError,
     SchemaBehindError,
+    SchemaError,
+    StoreError,
     StoreUnavailableError,
 )
 from hermes_state.repositories.base import require_count
@@ -52,7 +54,8 @@ def backup_store(
     """Copies the store at ``url`` as it is at one moment, while others go on working with it.
 
     ``into`` is a folder, in which the backup gets a name of its own with the time (UTC), or the file to write; a file
-    that is there is replaced once the new one is complete, but never a SQLite file that is in use or has a log beside it. Only a copy that passed its check gets the name: SQLite's
+    that is there is replaced once the new one is complete, if it is a backup or empty, is not in use and has no log beside
+    it (else ``InvalidArgumentError``). Only a copy that passed its check gets the name: SQLite's
     integrity check, or ``pg_restore`` reading the archive that ``pg_dump`` made. ``keep`` (at least 1): how many backups
     of this store stay in the folder, the newest ones. ``progress`` is called with the pages that remain and the pages in
     all (SQLite only). Raises ``StoreCorruptError``, ``NotADatabaseError``, ``StoreUnavailableError``,
@@ -68,6 +71,7 @@ def backup_store(
         name = _name_of(source)
         path, is_in_folder = _target(Path(into), name, suffix)
         _require_unused(path)
+        _require_replaceable(path, settings)
         if keep is not None and not is_in_folder:
             raise InvalidArgumentError("keep", "it counts the backups of a folder; name a folder")
         with _partial(path) as partial:
@@ -185,7 +189,7 @@ def _name_of(url: URL) -> str:
 
 
 def _target(into: Path, name: str, suffix: str) -> tuple[Path, bool]:
-    if into.is_dir() or not into.suffix:
+    if into.is_dir() or not (into.suffix or into.exists()):
         return into / f"{name}{_now()}{suffix}", True
     return into, False
 
@@ -200,6 +204,20 @@ def _require_unused(path: Path) -> None:
             "into",
             f"{left[0]} lies beside it: {path} is a store in use, or one whose program was killed; name another file",
         )
+
+
+def _require_replaceable(path: Path, settings: Settings) -> None:
+    """Only a backup, or an empty file, gives way: anything else may be the only copy of what it holds."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    try:
+        if postgresql_programs.is_archive(path):
+            postgresql_programs.check(path)
+            return
+        with _engine(_file_url(path), settings, read_only=True) as engine:
+            _require_store(engine)
+    except (StoreError, SchemaError) as error:
+        raise InvalidArgumentError("into", f"{path} is there and is no backup; name another file") from error
 
 
 def _now() -> str:

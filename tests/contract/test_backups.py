@@ -115,12 +115,31 @@ def test_only_the_newest_backups_of_this_store_are_kept(store_url: str, tmp_path
 
 
 def test_a_named_file_is_replaced_once_the_new_one_is_complete(store_url: str, tmp_path: Path) -> None:
-    path = tmp_path / "copy.bin"
-    path.write_text("the backup of yesterday")
-    assert backup_store(store_url, path).path == path
-    fill(store_url, ["a"])
-    restore_store(store_url, path)
-    assert rows(store_url) == []
+    for name in ("copy.bin", "copy"):
+        path = tmp_path / name
+        path.touch()
+        assert backup_store(store_url, path).path == path
+        before = rows(store_url)
+        fill(store_url, ["a"])
+        assert backup_store(store_url, path).path == path
+        fill(store_url, ["b"])
+        restore_store(store_url, path)
+        assert len(rows(store_url)) == len(before) + 2
+
+
+def test_what_is_no_backup_is_not_replaced(store_url: str, tmp_path: Path) -> None:
+    text, other, archive = tmp_path / "notes", tmp_path / "other.db", tmp_path / "cut.dump"
+    text.write_text("the only copy of it")
+    archive.write_bytes(b"PGDMP and nothing behind it")
+    with closing(sqlite3.connect(other)) as conn:
+        conn.execute("CREATE TABLE mine (value)")
+    for path in (text, other, archive):
+        held = path.read_bytes()
+        with pytest.raises(InvalidArgumentError, match="is no backup"):
+            backup_store(store_url, path)
+        assert path.read_bytes() == held
+    assert files_of(tmp_path).count("notes") == 1
+    assert not [name for name in files_of(tmp_path) if "partial" in name]
 
 
 def test_a_backup_never_takes_the_place_of_a_store_in_use(store_url: str, tmp_path: Path) -> None:
