@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from hermes_state import lineage
 from hermes_state.errors import DeletionConflictError, InvalidArgumentError
 from hermes_state.models import CompressionLockRow, MessageRow, SessionTurnLeaseRow
-from hermes_state.repositories import lineage_walks, system_prompts
+from hermes_state.repositories import begun_deletions, lineage_walks, system_prompts
 from hermes_state.repositories.base import table_of
 from hermes_state.repositories.session_placing import SESSIONS, SessionPlacing
 from hermes_state.text import is_usable_id
@@ -48,17 +48,22 @@ class DeletingRepository(SessionPlacing):
         with self._transaction.verb():
             return self._targets(usable_ids(session_ids), locks=False)
 
-    def delete_part(self, session_ids: Iterable[Any], expected: Any = None) -> tuple[int, list[str]] | None:
+    def check_expected(self, session_ids: Iterable[Any], expected: Any) -> None:
+        """Raises ``DeletionConflictError`` where ``expected`` is given and does not name one that ``delete`` would delete."""
+        with self._transaction.verb():
+            self._allowed_targets(session_ids, expected, locks=False)
+
+    def delete_part(self, session_ids: Iterable[Any], expected: Any = None) -> list[str] | None:
         """Deletes like ``delete``, but not more messages than a short transaction can; ``None``: call again for the rest.
 
-        What has too many is hidden and archived first, and loses its oldest messages.
+        Returns every id that went. What has too many messages is marked, hidden and archived first, and loses its oldest ones.
         """
         with self._transaction.verb():
-            found = self._allowed_targets(session_ids, expected)
+            found = self._allowed_targets(session_ids, expected, locks=True)
             if self.thin(found):
                 return None
             self.delete_rows(found)
-        return len(usable_ids(session_ids).keys() & set(found)), found
+        return found
 
     def thin(self, session_ids: Sequence[str]) -> bool:
         """Where these locked sessions hold too many messages for one transaction: deletes their oldest; whether it did."""
@@ -68,6 +73,7 @@ class DeletingRepository(SessionPlacing):
         if (conn.scalar(counted, self._bound(session_ids)) or 0) <= MESSAGES_A_PART:
             return False
         self._transaction.wrote()
+        begun_deletions.begin(self._transaction, session_ids)
         hidden = sa.update(SESSIONS).where(self._is_wanted(SESSIONS.c.id), sa.not_(SESSIONS.c.hidden))
         conn.execute(hidden.values(hidden=True, archived=True), self._bound(session_ids))
         left = MESSAGES_A_PART
@@ -98,7 +104,7 @@ class DeletingRepository(SessionPlacing):
         Raises ``DeletionConflictError`` where ``expected`` is given and does not name one that would go.
         """
         with self._transaction.verb():
-            found = self._allowed_targets(session_ids, expected)
+            found = self._allowed_targets(session_ids, expected, locks=True)
             self.delete_rows(found)
         return len(usable_ids(session_ids).keys() & set(found)), found
 
@@ -144,12 +150,13 @@ class DeletingRepository(SessionPlacing):
         conn.execute(sa.delete(_TURNS).where(self._is_wanted(_TURNS.c.conversation_id)), bound)
         hashes = sa.select(SESSIONS.c.system_prompt_hash).where(self._is_wanted(SESSIONS.c.id)).distinct()
         prompts = conn.scalars(hashes, bound).all()
+        begun_deletions.end(self._transaction, session_ids)
         conn.execute(sa.delete(SESSIONS).where(self._is_wanted(SESSIONS.c.id)), bound)
         system_prompts.drop_unused(self._transaction, prompts)
 
-    def _allowed_targets(self, session_ids: Iterable[Any], expected: Any) -> list[str]:
+    def _allowed_targets(self, session_ids: Iterable[Any], expected: Any, *, locks: bool) -> list[str]:
         wanted, allowed = usable_ids(session_ids), expected_ids(expected)
-        found = self._targets(wanted, locks=True)
+        found = self._targets(wanted, locks=locks)
         if allowed is not None and not allowed.issuperset(found):
             raise DeletionConflictError(sorted(set(found) - allowed))
         return found

@@ -19,7 +19,7 @@ from hermes_state.errors import (
 )
 from hermes_state.models import MessageRow
 from hermes_state.payloads import same_payload
-from hermes_state.repositories import lineage_walks, rows, transcript_copies
+from hermes_state.repositories import begun_deletions, lineage_walks, rows, transcript_copies
 from hermes_state.repositories.appending import Landed
 from hermes_state.repositories.base import Transaction, require_count, require_id, table_of
 from hermes_state.repositories.counters import SessionCounters
@@ -61,6 +61,8 @@ class LineageRepository(LineageLookups):
             is_wanted = self._operations.is_any_of(_SESSIONS.c.id, "wanted", found)
             if found:
                 conn.execute(sa.update(_SESSIONS).where(is_wanted).values(values))
+            if found and name == "hidden":
+                begun_deletions.end(self._transaction, found)
         return bool(found)
 
     def reopen_orphaned(self, session_id: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from hermes_state.models import CompressionLockRow, MessageRow, SessionTurnLeaseRow
-from hermes_state.repositories import lineage_walks
+from hermes_state.repositories import begun_deletions, lineage_walks
 from hermes_state.repositories.base import table_of
 from hermes_state.repositories.deleting import MESSAGES_A_PART, DeletingRepository, is_pure_delegate
 from hermes_state.repositories.retention_rules import Retention
@@ -66,7 +66,6 @@ class PruningRepository(DeletingRepository):
             if page is None:
                 return None
             if self.thin(page.session_ids):
-                rule.begun.update(page.session_ids)
                 return Page(after or "", [])
             self.delete_rows(page.session_ids)
             return page
@@ -125,15 +124,20 @@ class PruningRepository(DeletingRepository):
         judged = {"is_old": rule.is_old(), "fits": rule.fits(self._operations), "is_named": rule.is_named()}
         stmt = sa.select(found.c.head, *columns, *(term.label(name) for name, term in judged.items()))
         stmt = stmt.join_from(found, SESSIONS, SESSIONS.c.id == found.c.id)
-        rows = self._transaction.conn.execute(stmt, self._bound(heads)).mappings().all()
+        rows = self._as_before(self._transaction.conn.execute(stmt, self._bound(heads)).mappings().all())
         below: dict[tuple[str, str | None], list[Mapping[str, Any]]] = {}
         first: dict[str, Mapping[str, Any]] = {}
         for row in rows:
             if row["id"] == row["head"]:
                 first[row["head"]] = {**row, "is_work": False, "is_first": True}
             else:
-                below.setdefault((row["head"], row["parent_session_id"]), []).append(dict(row))
+                below.setdefault((row["head"], row["parent_session_id"]), []).append(row)
         return {head: _gathered(first[head], below) if head in first else [] for head in heads}
+
+    def _as_before(self, found: Sequence[Mapping[Any, Any]]) -> list[dict[str, Any]]:
+        """With the numbers of messages from before a deletion that was begun: what is left of them says nothing any more."""
+        before = begun_deletions.begun(self._transaction, {row["id"] for row in found})
+        return [{**row, "message_count": before.get(row["id"], row["message_count"])} for row in found]
 
     def _sizes(self, session_ids: Iterable[str]) -> dict[str, int]:
         stmt = sa.select(_MESSAGES.c.session_id, sa.func.count()).where(

@@ -77,8 +77,6 @@ class Retention:
     """To be hidden, not deleted: conversations that nobody ended too; only what is shown, and no delegates."""
     only: frozenset[str] | None = None
     """No session but these."""
-    begun: set[str] = field(default_factory=set)
-    """First sessions of conversations that this run has begun to delete: what is left of their messages says nothing any more."""
 
     def begins(self, operations: DialectOperations) -> sa.ColumnElement[bool]:
         """What the first session of such a conversation fulfils."""
@@ -133,10 +131,7 @@ class Retention:
             and ("title_query" not in self.filters or any(row["is_named"] for row in own))
             and self._ended_so(own)
             and self._is_between("started", _TIMES, family[0]["started_at"])
-            and (
-                family[0]["id"] in self.begun
-                or self._is_between("messages", _COUNTS, _total(row["message_count"] for row in family))
-            )
+            and self._is_between("messages", _COUNTS, _total(row["message_count"] for row in family))
             and self._is_between("cost", _COSTS, _total(map(_cost, family), unknown=None))
         )
 

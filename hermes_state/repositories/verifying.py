@@ -10,12 +10,13 @@ import sqlalchemy as sa
 from hermes_state.models import SessionDailyUsageRow, SessionModelUsageRow
 from hermes_state.payloads import tool_call_count
 from hermes_state.reports import Difference, difference
-from hermes_state.repositories import rows
+from hermes_state.repositories import begun_deletions, rows
 from hermes_state.repositories.base import Repository, table_of
 from hermes_state.repositories.counters import SessionCounters
 from hermes_state.repositories.session_placing import SESSIONS
 from hermes_state.text import is_usable_id
 
+HALF_DELETED = "half deleted: delete it again, or keep what is left with set_session_hidden(id, False)"
 _MESSAGES = rows.MESSAGES
 _DERIVED = ("message_count", "tool_call_count", "last_active_at")
 _DEPENDENT = {
@@ -71,6 +72,15 @@ class VerifyingRepository(Repository):
             for session_id, parent_id in conn.execute(lost):
                 found.append(difference("sessions", session_id, "parent_session_id", parent_id, None))
         return found
+
+    def half_deleted(self) -> list[Difference]:
+        """Sessions whose deletion was stopped between two of its parts; only whoever deleted knows what should become of them."""
+        with self._transaction.verb():
+            marked = begun_deletions.begun(self._transaction)
+        return [
+            difference("sessions", each, "hidden", HALF_DELETED, None, can_be_mended=False)
+            for each in sorted(marked)
+        ]
 
     def mend(self, found: Difference) -> None:
         """Sets one derived value anew, from the rows as they are now."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from hermes_state import transcript_files
@@ -12,6 +13,7 @@ from hermes_state.repositories.deleting import expected_ids, usable_ids
 from hermes_state.store.core import StoreCore
 
 _SESSIONS_A_PART = 500
+_IDS_A_PART = 200
 # As long as the next part has the write lock, nobody else gets it: let them come in between.
 _PAUSE_SHARE, _LEAST_PAUSE_SECONDS = 0.25, 0.01
 Folder = str | os.PathLike[str] | None
@@ -47,21 +49,28 @@ class DeletingVerbs(StoreCore):
         *,
         expected_delete_ids: Iterable[str] | None = None,
     ) -> int:
-        """Deletes the sessions and their delegates in one transaction; how many of ``session_ids`` there were.
+        """Deletes the sessions and their delegates; how many of ``session_ids`` there were.
 
-        Where they hold over 5,000 messages in all, those are deleted before, in short transactions, so that others keep writing: the
-        sessions are hidden and archived, and lose their oldest messages first. Interrupted, call again.
+        Up to 200 ids and 5,000 messages go in one transaction. More go in several short ones, so that others keep writing; a
+        session that is too big for one is hidden and archived, and loses its oldest messages first. Interrupted, call again;
+        until then ``verify`` names what is half deleted.
         Ids that are unknown, empty or no text are passed over. ``expected_delete_ids``: what ``get_session_delete_targets`` named; when
-        another session would go too, a delegate that came since, nothing goes and ``DeletionConflictError`` names it. Raises
-        ``InvalidArgumentError`` for a single text.
+        another session would go too, a delegate that came since, nothing goes (of what came between two transactions, nothing
+        more) and ``DeletionConflictError`` names it. Raises ``InvalidArgumentError`` for a single text.
         """
         folder = transcript_files.checked_folder("sessions_dir", sessions_dir)
         wanted = list(usable_ids(session_ids))
         expected = expected_ids(expected_delete_ids)
-        while (done := self._delete_part(wanted, expected)) is None:
-            pass
-        self._remove_files(folder, done[1])
-        return done[0]
+        parts = deque(
+            wanted[first : first + _IDS_A_PART] for first in range(0, len(wanted) or 1, _IDS_A_PART)
+        )
+        if len(parts) > 1:
+            self._read(lambda uow: uow.deleting.check_expected(wanted, expected))
+        gone: set[str] = set()
+        for deleted in self._delete_in_parts(parts, expected):
+            self._remove_files(folder, deleted)
+            gone.update(deleted)
+        return len(gone.intersection(wanted))
 
     def get_session_delete_targets(self, session_id: str) -> list[str]:
         """The ids that ``delete_session`` would delete, the session first; ``[]`` for an unknown id."""
@@ -90,14 +99,18 @@ class DeletingVerbs(StoreCore):
             count += len(deleted)
         return count
 
-    def _delete_part(
-        self, wanted: list[str], expected: frozenset[str] | None
-    ) -> tuple[int, list[str]] | None:
-        started = time.monotonic()
-        done = self._write(lambda uow: uow.deleting.delete_part(wanted, expected))
-        if done is None:
-            pause_after(started)
-        return done
+    def _delete_in_parts(
+        self, parts: deque[list[str]], expected: frozenset[str] | None
+    ) -> Iterator[list[str]]:
+        started: float | None = None
+        while parts:
+            if started is not None:
+                pause_after(started)
+            started = time.monotonic()
+            deleted = self._write(lambda uow: uow.deleting.delete_part(parts[0], expected))
+            if deleted is not None:
+                parts.popleft()
+                yield deleted
 
     def _remove_files(self, folder: str | None, deleted: Collection[str]) -> None:
         if folder is not None and deleted:

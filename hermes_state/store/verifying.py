@@ -19,7 +19,7 @@ class VerifyingVerbs(SpaceVerbs, SearchVerbs):
 
     def verify(self, repair: bool = False) -> list[Difference]:
         """Compares counters, last activity, the first session of chains, usage, checkpoints, keys and the
-        search index with the rows.
+        search index with the rows; names sessions whose deletion was begun and not finished.
 
         Also runs the integrity check of SQLite. Returns every difference; with ``repair`` those that can be derived from
         other rows are mended, each in a short transaction, and say so (``repaired``). Of rows whose session is gone at most
@@ -30,6 +30,7 @@ class VerifyingVerbs(SpaceVerbs, SearchVerbs):
         of_index = self._of_index(repair=repair)
         found = self._read(lambda uow: uow.verifying.integrity())
         found += self._read(lambda uow: uow.verifying.orphans(_MOST_ORPHANS))
+        found += self._read(lambda uow: uow.verifying.half_deleted())
         self._mend(found, repair=repair)
         for each in self._rounds(repair=repair):
             self._mend(each, repair=repair)
